@@ -11,6 +11,8 @@ export class Tokens {
   #renewAt = Infinity;
   /** @type {any} */
   #timer;
+  /** Names the connection that renewals are for. @type {object | null} */
+  #keeping = null;
 
   /**
    * @param {import("./types.js").Env} env
@@ -48,23 +50,30 @@ export class Tokens {
     // A clock that is wrong by hours: leave it to close code 4002.
     if (!(left > 0)) return;
     const period = Math.min(DAY, left * 0.8);
+    const keeping = (this.#keeping = {});
     const renew = async () => {
       this.drop();
       try {
         const token = await this.get();
-        if (!token) return;
-        this.#renewAt = this.env.now() + period;
-        this.#timer = this.env.setTimeout(renew, period);
+        if (!token || this.#keeping !== keeping) return;
         send(token);
+        again(period);
       } catch (error) {
+        if (this.#keeping !== keeping) return;
         failed(error);
+        // The old one is good for another quarter of the period.
+        this.#timer = this.env.setTimeout(renew, Math.max(1_000, period / 16));
       }
     };
-    this.#renewAt = this.env.now() + period;
-    this.#timer = this.env.setTimeout(renew, period);
+    const again = (/** @type {number} */ ms) => {
+      this.#renewAt = this.env.now() + ms;
+      this.#timer = this.env.setTimeout(renew, ms);
+    };
+    again(period);
   }
 
   stop() {
+    this.#keeping = null;
     this.env.clearTimeout(this.#timer);
   }
 }
