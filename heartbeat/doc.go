@@ -50,5 +50,6 @@
 // # Testing against it
 //
 // Leases needs nothing but a Redis. To end a lease without waiting, write an
-// earlier score into the sorted set; to let Redis go back, restore a DUMP of it.
+// earlier score into the sorted set; to let Redis go back,
+// write back what ZRANGE gave before.
 package heartbeat

@@ -160,13 +160,13 @@ func firstError(errs ...error) error {
 }
 
 // gone makes ErrGone of Redis' answers to a command on a stream or group that is
-// missing or of the wrong type. UNBLOCKED: deleted under a blocking read, before
-// Redis 7.2.
+// missing, of the wrong type, or can take no entry any more since one has the
+// greatest id there is. UNBLOCKED: deleted under a blocking read, before Redis 7.2.
 func gone(err error) error {
 	if err == nil {
 		return nil
 	}
-	for _, code := range []string{"NOGROUP", "WRONGTYPE", "UNBLOCKED"} {
+	for _, code := range []string{"NOGROUP", "WRONGTYPE", "UNBLOCKED", "ERR The stream has exhausted"} {
 		if strings.HasPrefix(err.Error(), code) {
 			return fmt.Errorf("%w: %s", ErrGone, err)
 		}
