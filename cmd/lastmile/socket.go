@@ -1,0 +1,76 @@
+package main
+
+import (
+	"context"
+	"log/slog"
+	"time"
+
+	"github.com/lastmile-gateway/lastmile/internal/telemetry"
+	"github.com/lastmile-gateway/lastmile/outbox"
+	"github.com/lastmile-gateway/lastmile/socket"
+)
+
+type socketCommand struct {
+	redisFlags    `embed:""`
+	mongoFlags    `embed:""`
+	internalFlags `embed:""`
+	tokenFlags    `embed:""`
+	apiKeyFlags   `embed:""`
+
+	Listen string        `default:":8080" help:"Public address: WebSocket and publish API."`
+	Name   string        `help:"Name of this process; a second start under one name supersedes the first. Default: host name and port of its listener."`
+	Origin []string      `help:"Origin of a page, other than this server's own, that may connect, e.g. https://chat.example (repeatable)."`
+	Drain  time.Duration `default:"20s" help:"How long the sessions are given to move elsewhere when the process is asked to stop."`
+}
+
+func (c socketCommand) Run(ctx context.Context, logger *slog.Logger) error {
+	secret, err := c.secret()
+	if err != nil {
+		return err
+	}
+	public, err := listen("--listen", c.Listen)
+	if err != nil {
+		return err
+	}
+	defer public.Close()
+	inside, err := listen("--internal-listen", c.InternalListen)
+	if err != nil {
+		return err
+	}
+	defer inside.Close()
+	registry := telemetry.NewRegistry()
+	redis, err := c.redisFlags.open(ctx)
+	if err != nil {
+		return err
+	}
+	store, err := c.mongoFlags.open(ctx, outbox.Config{Logger: logger, Metrics: registry})
+	if err != nil {
+		return err
+	}
+	defer func() { _ = store.Close(context.WithoutCancel(ctx)) }()
+	server, err := socket.New(socket.Config{
+		Name:        instanceName(c.Name, public.Addr()),
+		Address:     public.Addr().String(),
+		TokenSecret: secret,
+		APIKeys:     c.APIKey,
+		Origins:     c.Origin,
+		DrainWindow: c.Drain,
+		Logger:      logger,
+		Metrics:     registry,
+	}, redis, store)
+	if err != nil {
+		return err
+	}
+	running := newLayers(ctx)
+	running.start(
+		func(ctx context.Context) error { return serveHTTP(ctx, public, server.Handler()) },
+		internalPart(inside, telemetry.Config{
+			Registry: registry,
+			Ready:    server.Ready,
+			Status:   func() any { return server.Status() },
+		}),
+	)
+	running.start(server.Run)
+	logger.Info("socket server runs", "listen", public.Addr().String(), "internal", inside.Addr().String())
+	return running.wait()
+}
