@@ -103,20 +103,34 @@ func (s *Streams) TakeLost(ctx context.Context, id protocol.InstanceID, minIdle 
 	}
 }
 
-// sealScript deletes a stream that holds nothing, or what is no stream at all,
-// and says whether the key is gone.
+// sealScript deletes a stream of which nothing is unread or pending, or what is
+// no stream at all, and says whether the key is gone. Entries that are neither
+// were acknowledged and not deleted: nothing would ever bring them up again.
 var sealScript = redis.NewScript(`
 local kind = redis.call('TYPE', KEYS[1])
 kind = kind.ok or kind
-if kind == 'stream' and redis.call('XLEN', KEYS[1]) > 0 then return 0 end
+if kind == 'stream' and redis.call('XLEN', KEYS[1]) > 0 then
+  local done = false
+  for _, reply in ipairs(redis.call('XINFO', 'GROUPS', KEYS[1])) do
+    local group = {}
+    for i = 1, #reply, 2 do group[reply[i]] = reply[i + 1] end
+    if group['name'] == ARGV[1] then
+      local unread = redis.call('XRANGE', KEYS[1], '(' .. group['last-delivered-id'], '+', 'COUNT', 1)
+      done = tonumber(group['pending']) == 0 and #unread == 0
+    end
+  end
+  if not done then return 0 end
+end
 redis.call('DEL', KEYS[1])
 return 1`)
 
-// Seal deletes the inbox if no entry is left in it, and answers whether it is
-// gone. From then on an append answers ErrGone, so nothing can slip in behind a
-// reaper or a drain. What is no stream is deleted too.
+// Seal deletes the inbox if no entry in it is unread or pending, and answers
+// whether it is gone. From then on an append answers ErrGone, so nothing can slip
+// in behind a reaper or a drain. What is no stream is deleted too. Where entries
+// are left but their group is missing (ErrGone on reading, and Seal answers
+// false), Make brings the group back.
 func (s *Streams) Seal(ctx context.Context, id protocol.InstanceID) (bool, error) {
-	n, err := sealScript.Run(ctx, s.rdb, []string{Key(id)}).Int()
+	n, err := sealScript.Run(ctx, s.rdb, []string{Key(id)}, Group).Int()
 	if err != nil {
 		return false, fmt.Errorf("seal inbox %s: %w", id, err)
 	}
