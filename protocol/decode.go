@@ -33,14 +33,12 @@ func DecodeEvents(b []byte) ([]*Event, error) {
 		return nil, f.err()
 	}
 	b = bytes.TrimLeft(b, " \t\r\n")
-	if b[0] != '[' {
-		e, err := DecodeEvent(b)
-		if err != nil {
-			return nil, err
-		}
-		return []*Event{e}, nil
+	var events []*Event
+	if b[0] == '[' {
+		events = decodeArray(b, &f)
+	} else {
+		events = append(events, decodeEvent(b, &f))
 	}
-	events := decodeArray(b, &f)
 	if err := f.err(); err != nil {
 		return nil, err
 	}
@@ -130,9 +128,12 @@ func decodeID(e *Event, v json.RawMessage, f *faults) {
 func decodeTo(e *Event, v json.RawMessage, f *faults) {
 	e.To = nil
 	if !elements(v, func(u json.RawMessage) bool {
-		var s string
-		decodeText(&s, "/to/"+strconv.Itoa(len(e.To)), u, f)
-		e.To = append(e.To, UserID(s))
+		if isString(u) {
+			e.To = append(e.To, UserID(text(u)))
+		} else {
+			f.add("/to/"+strconv.Itoa(len(e.To)), "must be a string")
+			e.To = append(e.To, "")
+		}
 		return len(e.To) <= MaxRecipients // one too many is enough for Validate to see it
 	}) {
 		f.add("/to", "must be an array of user ids")

@@ -52,7 +52,9 @@ func (e *FrameError) Error() string { return "decode frame: " + string(e.Code) +
 func (e *FrameError) Unwrap() error { return e.Cause }
 
 // Frame is the error frame that answers e.
-func (e *FrameError) Frame() ErrorFrame { return ErrorFrame{Ref: e.Ref, Code: e.Code, Message: e.Message} }
+func (e *FrameError) Frame() ErrorFrame {
+	return ErrorFrame{Ref: e.Ref, Code: e.Code, Message: e.Message}
+}
 
 // DecodeFrame reads one text frame of a client: *Hello, *Ack, *Publish, *TokenFrame or *Ping. Its errors
 // are ErrNotUTF8 and *FrameError. Unknown members are ignored and null counts as absent; the frame does not alias b.

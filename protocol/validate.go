@@ -98,8 +98,11 @@ func (e *Event) validateTo(f *faults) {
 		if len(f.list) >= maxFaults {
 			return
 		}
-		at := "/to/" + strconv.Itoa(i)
-		if fault := textFault(string(u), 1, MaxUserID); fault != "" && !f.has(at) {
+		fault := textFault(string(u), 1, MaxUserID)
+		if fault == "" {
+			continue
+		}
+		if at := "/to/" + strconv.Itoa(i); !f.has(at) {
 			f.add(at, "%s", fault)
 		}
 	}
