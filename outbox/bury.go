@@ -1,0 +1,72 @@
+package outbox
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"time"
+
+	"go.mongodb.org/mongo-driver/v2/bson"
+	"go.mongodb.org/mongo-driver/v2/mongo"
+)
+
+const (
+	maxReason   = 4 << 10
+	maxDeadID   = 128
+	maxDeadBody = maxDocument - 64<<10 // leaves room for what stands around the document
+)
+
+// Bury puts a document that is no event into outbox_dead, with the reason. A second time is no error: the id there
+// is the document's own, where that is a short string, else the hash of it. A document too large to be wrapped
+// leaves its size only.
+func (s *Store) Bury(ctx context.Context, c Change, reason string) error {
+	key := deadKey(c.Document)
+	doc := bson.D{
+		{Key: "_id", Value: key},
+		{Key: "reason", Value: clip(reason, maxReason)},
+		{Key: "at", Value: time.Now()},
+		{Key: "collection", Value: s.cfg.Collection},
+		{Key: "partition", Value: c.Partition},
+		{Key: "size", Value: len(c.Document)},
+	}
+	if !c.Position.IsZero() {
+		doc = append(doc, bson.E{Key: "clusterTime", Value: *c.Position.bson()})
+	}
+	if n := len(c.Document); n > 0 && n <= maxDeadBody {
+		doc = append(doc, bson.E{Key: "document", Value: bson.Raw(c.Document)})
+	}
+	_, err := s.dead.InsertOne(ctx, doc)
+	if mongo.IsDuplicateKeyError(err) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("bury document %s: %w", key, err)
+	}
+	s.metrics.buried.Inc()
+	return nil
+}
+
+func deadKey(doc bson.Raw) string {
+	v, err := doc.LookupErr("_id")
+	if err != nil {
+		sum := sha256.Sum256(doc)
+		return "sha256:" + hex.EncodeToString(sum[:])
+	}
+	if s, ok := v.StringValueOK(); ok && len(s) <= maxDeadID {
+		return s
+	}
+	sum := sha256.Sum256(append([]byte{byte(v.Type)}, v.Value...))
+	return "sha256:" + hex.EncodeToString(sum[:])
+}
+
+// clip shortens to n bytes at most, between characters.
+func clip(s string, n int) string {
+	if len(s) <= n {
+		return s
+	}
+	for n > 0 && s[n]&0xC0 == 0x80 {
+		n--
+	}
+	return s[:n]
+}

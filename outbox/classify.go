@@ -1,0 +1,55 @@
+package outbox
+
+import (
+	"errors"
+
+	"go.mongodb.org/mongo-driver/v2/mongo"
+)
+
+// Codes of MongoDB that mean something here.
+const (
+	codeAuthenticationFailed = 18
+	codeUnauthorized         = 13
+	codeNamespaceExists      = 48
+	codeCommandNotFound      = 59
+	codeDuplicateKey         = 11000
+	codeCappedPositionLost   = 136
+	codeInvalidResumeToken   = 260
+	codeFatalChangeStream    = 280
+	codeHistoryLost          = 286
+	codeBSONTooLarge         = 10334
+	codeTokenKeyString       = 50811
+	codeTokenShape           = 40647
+)
+
+const labelNonResumable = "NonResumableChangeStreamError"
+
+// trouble is what an error of a change stream asks for.
+type trouble int
+
+const (
+	transient trouble = iota // reopen at the token: network, elections, killed cursors, anything unknown
+	lost                     // history is lost: scan
+	tooLarge                 // an event over 16 MB is next: reopen past it
+)
+
+// classify goes by the label first: servers were seen to answer codes that no list had. An open cursor that the
+// oplog overtook has 136 and no label.
+func classify(err error) trouble {
+	var cmd mongo.CommandError
+	if !errors.As(err, &cmd) {
+		return transient
+	}
+	if cmd.HasErrorLabel(labelNonResumable) {
+		return lost
+	}
+	switch cmd.Code {
+	case codeHistoryLost, codeFatalChangeStream, codeCappedPositionLost:
+		return lost
+	case codeInvalidResumeToken, codeTokenKeyString, codeTokenShape:
+		return lost // a token that this server can't read never gets better
+	case codeBSONTooLarge:
+		return tooLarge
+	}
+	return transient
+}
