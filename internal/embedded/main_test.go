@@ -1,0 +1,67 @@
+package embedded_test
+
+import (
+	"context"
+	"log/slog"
+	"testing"
+	"time"
+
+	"go.mongodb.org/mongo-driver/v2/mongo"
+	"go.mongodb.org/mongo-driver/v2/mongo/options"
+	"go.uber.org/goleak"
+
+	"github.com/lastmile-gateway/lastmile/internal/embedded"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// mongoSetup is a server that runs for the length of a test, and a client of it.
+type mongoSetup struct {
+	server *embedded.Mongo
+	client *mongo.Client
+	db     *mongo.Database
+	ctx    context.Context
+}
+
+func setupMongo(t *testing.T, cfg embedded.MongoConfig) *mongoSetup {
+	t.Helper()
+	server := startMongo(t, cfg)
+	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	t.Cleanup(cancel)
+	client := connect(t, ctx, server)
+	return &mongoSetup{server, client, client.Database("facts"), ctx}
+}
+
+func startMongo(t *testing.T, cfg embedded.MongoConfig) *embedded.Mongo {
+	t.Helper()
+	cfg.Logger = slog.New(slog.DiscardHandler)
+	server, err := embedded.NewMongo(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- server.Run(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		select {
+		case err := <-done:
+			if err != nil {
+				t.Errorf("run: %v", err)
+			}
+		case <-time.After(5 * time.Second):
+			t.Error("the server has not ended after 5s")
+		}
+	})
+	return server
+}
+
+func connect(t *testing.T, ctx context.Context, server *embedded.Mongo) *mongo.Client {
+	t.Helper()
+	client, err := mongo.Connect(options.Client().ApplyURI(server.URL()).SetServerSelectionTimeout(5 * time.Second))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = client.Disconnect(context.WithoutCancel(ctx)) })
+	return client
+}

@@ -1,0 +1,59 @@
+package embedded
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"net"
+
+	"github.com/alicebob/miniredis/v2"
+)
+
+// RedisConfig says how a [Redis] is set up. The zero value is usable.
+type RedisConfig struct {
+	// Addr is the address to listen on. Default 127.0.0.1:0, any free port.
+	Addr string
+	// Logger is told of faults. Default: slog.Default().
+	Logger *slog.Logger
+}
+
+// Redis is the embedded Redis server.
+type Redis struct {
+	server *miniredis.Miniredis
+	addr   string
+}
+
+// NewRedis opens the listener, so that Addr is known at once. Unlike a [Mongo] it
+// answers from then on, since miniredis serves where it listens; Run keeps it
+// until its context ends, and must be called to close it.
+func NewRedis(cfg RedisConfig) (*Redis, error) {
+	setDefault(&cfg.Addr, "127.0.0.1:0")
+	m := miniredis.NewMiniRedis()
+	if err := m.StartAddr(cfg.Addr); err != nil {
+		return nil, fmt.Errorf("open embedded redis: %w", err)
+	}
+	m.ClockTTL(true) // TTLs age with the wall clock
+	host, port, err := net.SplitHostPort(m.Addr())
+	if err != nil {
+		m.Close()
+		return nil, fmt.Errorf("open embedded redis: %w", err)
+	}
+	if ip := net.ParseIP(host); ip != nil && ip.IsUnspecified() {
+		host = "127.0.0.1"
+	}
+	return &Redis{server: m, addr: net.JoinHostPort(host, port)}, nil
+}
+
+// Addr is the address it listens on, as host:port.
+func (r *Redis) Addr() string { return r.addr }
+
+// URL is "redis://host:port".
+func (r *Redis) URL() string { return "redis://" + r.addr }
+
+// Run keeps the server until ctx ends, then closes every connection and returns
+// nil when all of its goroutines have ended.
+func (r *Redis) Run(ctx context.Context) error {
+	<-ctx.Done()
+	r.server.Close()
+	return nil
+}
