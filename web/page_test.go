@@ -121,7 +121,8 @@ func TestPageShowsMessagesInTheServersOrder(t *testing.T) {
 	} {
 		t.Run(look.name, func(t *testing.T) {
 			ctx := browser(t, look.width, look.height, look.flags...)
-			run(t, ctx, chromedp.Navigate(f.URL), chromedp.WaitVisible(id("login-name")))
+			// A window can't be as narrow as a phone; its picture can.
+			run(t, ctx, chromedp.EmulateViewport(int64(look.width), int64(look.height)), chromedp.Navigate(f.URL), chromedp.WaitVisible(id("login-name")))
 			shoot(t, ctx, look.name+"-login")
 			run(t, ctx, signIn(f.URL, "Alice"), until(count+" >= 5"))
 			f.say("live-"+look.name, "bob", "Bob", "Said just now, "+look.name, time.Now())
@@ -135,6 +136,12 @@ func TestPageShowsMessagesInTheServersOrder(t *testing.T) {
 				t.Error("the page is wider than its window")
 			}
 			shoot(t, ctx, look.name)
+			if look.name == "phone" {
+				run(t, ctx, chromedp.Click(chromedp.CSS("#rooms-toggle")), until(`document.querySelector("#sidebar").getBoundingClientRect().left === 0`))
+				shoot(t, ctx, "phone-rooms")
+				run(t, ctx, chromedp.Click(id("room-plans")), until(`document.querySelector("#room-title").textContent === "Plans for the weekend"`))
+				run(t, ctx, chromedp.WaitVisible(chromedp.CSS("#empty")))
+			}
 		})
 	}
 }
@@ -153,10 +160,12 @@ func TestCase_F09_MarkupIsText(t *testing.T) {
 	for i, text := range hostile {
 		f.quiet(fmt.Sprintf(`m%d"><b>`, i), "mallory", hostile[(i+1)%len(hostile)][:min(60, len(hostile[(i+1)%len(hostile)]))], text, time.Now())
 	}
-	f.quiet(`t1`, `mal"'<b>lory`, hostile[0], "time", time.Now())
-	f.set(func() { f.messages[len(f.messages)-1]["createdAt"] = `<img src=x onerror="window.pwned=1">` })
+	for _, createdAt := range []any{`<img src=x onerror="window.pwned=1">`, "no date", nil, -1e300} {
+		f.quiet(fmt.Sprint("t", createdAt), `mal"'<b>lory`, hostile[0], "time", time.Now())
+		f.set(func() { f.messages[len(f.messages)-1]["createdAt"] = createdAt })
+	}
 	ctx := browser(t, 800, 600)
-	run(t, ctx, signIn(f.URL, hostile[0]), until(fmt.Sprintf("%s === %d", count, len(hostile)+1)))
+	run(t, ctx, signIn(f.URL, hostile[0]), until(fmt.Sprintf("%s === %d", count, len(hostile)+4)))
 	for i, got := range texts(t, ctx)[:len(hostile)] {
 		if got != hostile[i] {
 			t.Errorf("text %d: %.80q, want %.80q", i, got, hostile[i])

@@ -112,10 +112,10 @@ export class MessageList {
     const wanted = new Map();
     let before = null;
     for (const message of messages) {
-      const date = new Date(message.createdAt);
-      const newDay = !before || date.toDateString() !== new Date(before.createdAt).toDateString();
+      const date = dateOf(message);
+      const newDay = !before || date.toDateString() !== dateOf(before).toDateString();
       if (newDay) rows.push(this.#row(`day ${keyOf(message)}`, wanted, () => dayRow(date)));
-      const next = !newDay && before.from === message.from && date - new Date(before.createdAt) < BLOCK;
+      const next = !newDay && before.from === message.from && date - dateOf(before) < BLOCK;
       const row = this.#row(keyOf(message), wanted, () => messageRow(message, message.from === this.me.id));
       this.#update(row, message, next);
       rows.push(row);
@@ -133,7 +133,7 @@ export class MessageList {
 
   #update(row, message, next) {
     row.classList.toggle("next", next);
-    const meta = { sent: clock.format(new Date(message.createdAt)), pending: "sending…", failed: "not sent" }[message.state];
+    const meta = { sent: clock.format(dateOf(message)), pending: "sending…", failed: "not sent" }[message.state];
     if (row.dataset.state === message.state && row.querySelector(".meta").textContent === meta) return;
     row.dataset.state = message.state;
     row.querySelector(".meta").textContent = meta;
@@ -148,6 +148,12 @@ export class MessageList {
     again.addEventListener("click", () => this.retry(message));
     row.querySelector(".content").append(failure);
   }
+}
+
+/** What is no date must not stop the whole list. */
+function dateOf(message) {
+  const date = new Date(message.createdAt);
+  return Number.isNaN(date.getTime()) ? new Date(0) : date;
 }
 
 function dayRow(date) {
