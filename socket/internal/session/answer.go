@@ -1,0 +1,198 @@
+package session
+
+import (
+	"time"
+
+	"github.com/lastmile-gateway/lastmile/protocol"
+	"github.com/lastmile-gateway/lastmile/registry"
+)
+
+func (m *Machine) answer(now time.Time, s *Script, a Answer) {
+	switch s.Op {
+	case OpAcked:
+		if s.Position.Epoch == m.epoch {
+			m.ackedSaved = max(m.ackedSaved, s.Position.Seq)
+		}
+		m.ackedTime = now
+	case OpLeave:
+		m.registered, m.phase = false, gone
+	}
+	if m.phase >= closing {
+		return
+	}
+	switch s.Op {
+	case OpConnect:
+		m.connected(now, s, a.Connected)
+	case OpFetch:
+		m.fetched(now, s, a.Docs)
+	case OpEpoch:
+		if a.Epoch == m.epoch {
+			m.older = s.Position.Epoch
+		} else {
+			m.connectDue = true
+		}
+	case OpHolds:
+		if a.Holding == registry.HoldsOther {
+			m.breakDue = true
+		} else {
+			m.held = s.Position.Seq
+		}
+	case OpGap:
+		m.gap(s.wanted, a)
+	case OpBreak:
+		m.cfg.Count(Broken, 1)
+		m.breakDue, m.connectDue = false, true
+	case OpRefresh:
+		m.refreshed(now, a.Refreshed)
+	}
+}
+
+func (m *Machine) connected(now time.Time, s *Script, c registry.Connected) {
+	m.connectDue, m.breakDue, m.refreshDue = false, false, false
+	m.replaces, m.home = registry.Field{}, s.At.Field
+	m.nextRefresh(now)
+	if m.revoked(c.Revoked) {
+		m.Close(protocol.CloseBadToken)
+		return
+	}
+	m.resent = 0
+	if c.Epoch == m.epoch {
+		m.resent = m.sent
+	} else {
+		for _, w := range m.waiting {
+			m.covered = append(m.covered, w.ticket)
+		}
+		m.waiting, m.ackedSaved = nil, nothing
+	}
+	m.cfg.Count(QueueDrop, m.out.void(&m.welcome.n))
+	m.epoch, m.end, m.connectEnd = c.Epoch, c.End(), c.End()
+	if c.Acked > 0 {
+		m.ackedSaved = max(m.ackedSaved, c.Acked)
+	}
+	m.older, m.held, m.head, m.feed, m.greet = "", 0, nil, nil, nil
+	m.acked, m.written = nothing, ackTimer{}
+	m.welcome.acked = false
+	if !c.Recovered || s.Resume == nil {
+		m.startFresh(&c)
+		return
+	}
+	m.sent, m.sentID = s.Resume.Seq, s.Resume.ID
+	m.ids.reset(c.Base, c.IDs[:len(c.IDs)-len(c.After(m.sent))])
+	m.feed, m.atStart = c.After(m.sent), true
+	if len(m.feed) > 0 {
+		m.greet = &c
+		return
+	}
+	m.greeted(true)
+}
+
+// startFresh puts the client at the end of the log: what it shows, it loads (again).
+func (m *Machine) startFresh(c *registry.Connected) {
+	m.sent, m.sentID = c.End(), c.EndID()
+	m.ids.reset(c.Base, c.IDs)
+	m.feed, m.greet = nil, nil
+	m.greeted(false)
+}
+
+func (m *Machine) greeted(recovered bool) {
+	switch {
+	case m.welcome.n > 0:
+		m.cfg.Count(Rehomed, 1)
+	case recovered:
+		m.cfg.Count(Recovered, 1)
+	case m.pos == nil:
+		m.cfg.Count(Fresh, 1)
+	}
+	if !recovered {
+		if m.pos != nil {
+			m.cfg.Count(NotRecovered, 1)
+		}
+		m.pos = nil
+	}
+	m.phase, m.acked = live, nothing
+	m.welcome = welcome{n: m.welcome.n + 1, seq: m.sent, recovered: recovered}
+	w := m.cfg.Welcome
+	w.N, w.Session, w.User, w.Instance = m.welcome.n, m.client.At.Session, m.client.User, m.client.At.Instance
+	w.Position = m.here()
+	w.Recovered, w.ReconnectWithin, w.TokenExpiresAt = recovered, m.cfg.ReconnectWithin(), m.client.Expires
+	m.out.add(item{raw: w.AppendTo(nil), welcome: w.N})
+}
+
+// fetched takes the contents of the feed, in order, by rule 5.
+func (m *Machine) fetched(now time.Time, s *Script, docs map[protocol.EventID]*protocol.Envelope) {
+	if m.greet != nil {
+		c := m.greet
+		for _, id := range s.IDs {
+			if docs[id] == nil {
+				m.startFresh(c)
+				return
+			}
+		}
+		m.greet = nil
+		m.greeted(true)
+	}
+	for _, id := range s.IDs {
+		seq, env := m.sent+1, docs[id]
+		_, known := m.ids.find(id)
+		switch {
+		case known: // both seqs are in the log: it was just read
+			m.cfg.Count(Duplicate, 1)
+			m.skip(seq, id)
+		case env == nil:
+			m.missing()
+			return
+		case env.Expired(now):
+			m.cfg.Count(Expired, 1)
+			m.skip(seq, id)
+		default:
+			m.send(seq, env, false)
+		}
+		m.feed = m.feed[1:]
+	}
+}
+
+// missing is about an id of the log that has no document. In what a client missed while it was away
+// it only says that it was away too long; in what was appended just now the log can't be right.
+func (m *Machine) missing() {
+	m.feed = nil
+	if m.atStart {
+		m.pos, m.connectDue = nil, true
+	} else {
+		m.breakDue = true
+	}
+}
+
+func (m *Machine) gap(wanted protocol.Seq, a Answer) {
+	reach := m.sent + protocol.Seq(len(a.IDs))
+	if a.Err != nil || reach < wanted {
+		m.breakDue = true
+		return
+	}
+	m.cfg.Count(Gap, 1)
+	m.end = reach
+	m.feed, m.atStart = a.IDs, false
+}
+
+func (m *Machine) refreshed(now time.Time, r registry.Refreshed) {
+	m.refreshDue = false
+	m.nextRefresh(now)
+	switch {
+	case m.revoked(r.Revoked):
+		m.Close(protocol.CloseBadToken)
+	case r.Verdict == registry.RefreshBreak:
+		m.breakDue = true
+	case r.Verdict == registry.RefreshRehome:
+		m.connectDue = true
+	default:
+		m.end = max(m.end, r.End)
+	}
+}
+
+// nextRefresh spreads the refreshes: a tenth to both sides.
+func (m *Machine) nextRefresh(now time.Time) {
+	m.refreshAt = now.Add(time.Duration((0.9 + m.cfg.Random()/5) * float64(m.cfg.RefreshInterval)))
+}
+
+// revoked compares with the token's own time, which has whole seconds: one that was made in the same
+// second before the revocation must not pass.
+func (m *Machine) revoked(at time.Time) bool { return !at.IsZero() && m.client.Issued.Before(at) }
