@@ -226,4 +226,3 @@ func (t *tenure) notify(work context.Context, notices []inbox.Notification) erro
 	}
 	return nil
 }
-

@@ -180,4 +180,3 @@ func (t *tenure) saved(what string, err error) error {
 		return nil
 	}
 }
-

@@ -20,6 +20,7 @@ type Outbox interface {
 type Streams interface {
 	Watch(ctx context.Context, o outbox.WatchOptions) (Stream, error)
 	Scan(ctx context.Context, from time.Time, partition, partitions int, each func(context.Context, []outbox.Change) error) error
+	Collection(ctx context.Context) (string, error)
 	Now(ctx context.Context) (outbox.Timestamp, error)
 }
 

@@ -44,11 +44,16 @@ func (t *tenure) scanStart(m outbox.Marker) time.Time {
 func (t *tenure) firstPlace(work context.Context) (outbox.Marker, error) {
 	ctx, cancel := t.reading(work)
 	defer cancel()
-	st, err := t.r.store.Watch(ctx, outbox.WatchOptions{Partition: t.n, Partitions: t.r.cfg.Partitions})
+	collection, err := t.r.store.Collection(ctx)
+	if err != nil {
+		return outbox.Marker{}, fmt.Errorf("open stream for its first token: %w", err)
+	}
+	st, err := t.r.store.Watch(ctx, outbox.WatchOptions{Collection: collection, Partition: t.n, Partitions: t.r.cfg.Partitions})
 	if err != nil {
 		return outbox.Marker{}, fmt.Errorf("open stream for its first token: %w", err)
 	}
 	defer closeStream(st)
+	t.collection = collection
 	token, pos := st.Place()
 	return outbox.Marker{Token: token, Position: pos}, nil
 }
@@ -92,7 +97,7 @@ func (t *tenure) scanned(work context.Context, first outbox.Marker) error {
 func (t *tenure) watch(ctx context.Context, at outbox.Marker) (Stream, error) {
 	st, err := t.r.store.Watch(ctx, outbox.WatchOptions{
 		After: at.Token, At: at.Position.Timestamp, Index: at.Position.Index,
-		Partition: t.n, Partitions: t.r.cfg.Partitions,
+		Collection: t.collection, Partition: t.n, Partitions: t.r.cfg.Partitions,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("open stream: %w", err)

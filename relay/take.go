@@ -71,6 +71,9 @@ func (t *tenure) settle(work context.Context, inRedis *outbox.Marker) (err error
 		return err
 	}
 	inMongo := markerOf(t.checkpoint)
+	if inMongo != nil {
+		t.collection = t.checkpoint.Collection
+	}
 	t.tick = newestTick(t.checkpoint, inRedis)
 	t.log.Info("took partition", keyFence, t.lease.fence, "redis", inRedis != nil, "mongodb", inMongo != nil)
 	switch {

@@ -39,6 +39,7 @@ type tenure struct {
 	// owned by take, then by serve
 	checkpoint   *outbox.Checkpoint // as take found it; nil: none
 	marker       outbox.Marker      // all up to it is routed and every reply was good
+	collection   string             // the UUID that marker belongs to; "": unknown
 	placed       bool               // marker is a place; false: only a scan can give one
 	dirty        bool               // marker moved since it was written
 	tick         int64              // of the last slot
