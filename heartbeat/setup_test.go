@@ -3,17 +3,15 @@ package heartbeat_test
 import (
 	"context"
 	"errors"
-	"net"
-	"os/exec"
 	"sync/atomic"
 	"testing"
 	"time"
 
-	"github.com/alicebob/miniredis/v2"
 	"github.com/redis/go-redis/v9"
 	"go.uber.org/goleak"
 
 	"github.com/lastmile-gateway/lastmile/heartbeat"
+	"github.com/lastmile-gateway/lastmile/internal/testkit"
 	"github.com/lastmile-gateway/lastmile/protocol"
 )
 
@@ -33,67 +31,20 @@ var quick = heartbeat.Config{Lease: 800 * time.Millisecond, Every: 40 * time.Mil
 // each runs a test on every Redis at hand.
 func each(t *testing.T, run func(t *testing.T, b bundle)) {
 	t.Parallel()
-	t.Run("embedded", func(t *testing.T) { run(t, newBundle(t, embedded(t))) })
-	t.Run("real", func(t *testing.T) { run(t, newBundle(t, real(t))) })
+	testkit.EachRedis(t, func(t *testing.T, s *testkit.Redis) { run(t, newBundle(t, s)) })
 }
 
-func newBundle(t *testing.T, addr string) bundle {
+func newBundle(t testing.TB, s *testkit.Redis) bundle {
 	f := &faults{}
-	rdb := redis.NewClient(&redis.Options{Addr: addr, MaxRetries: -1, ContextTimeoutEnabled: true, DisableIdentity: true})
+	rdb := s.Server().Pool(4, nil)
 	rdb.AddHook(f)
 	t.Cleanup(func() { _ = rdb.Close() })
 	return bundle{rdb: rdb, leases: heartbeat.New(rdb, key, quick), faults: f}
 }
 
-func embedded(t testing.TB) string {
-	m := miniredis.NewMiniRedis()
-	if err := m.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(m.Close)
-	return m.Addr()
-}
-
-func real(t testing.TB) string {
-	bin, err := exec.LookPath("redis-server")
-	if err != nil {
-		t.Skip("no redis-server")
-	}
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	addr := l.Addr().String()
-	_ = l.Close()
-	_, port, _ := net.SplitHostPort(addr)
-	cmd := exec.Command(bin, "--bind", "127.0.0.1", "--port", port, "--save", "", "--dir", t.TempDir())
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
-	eventually(t, "redis-server answers", func() bool {
-		c, err := net.Dial("tcp", addr)
-		if err == nil {
-			_ = c.Close()
-		}
-		return err == nil
-	})
-	return addr
-}
-
-// eventually waits by the clock, for what other processes or goroutines do.
 func eventually(t testing.TB, what string, ok func() bool) {
 	t.Helper()
-	deadline := time.After(15 * time.Second)
-	tick := time.NewTicker(5 * time.Millisecond)
-	defer tick.Stop()
-	for !ok() {
-		select {
-		case <-tick.C:
-		case <-deadline:
-			t.Fatalf("not in time: %s", what)
-		}
-	}
+	testkit.Eventually(t, 15*time.Second, what, ok)
 }
 
 // faults wraps a client's commands.

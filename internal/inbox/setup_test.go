@@ -7,17 +7,16 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"os/exec"
 	"sync/atomic"
 	"testing"
 	"time"
 
-	"github.com/alicebob/miniredis/v2"
 	"github.com/redis/go-redis/v9"
 	"go.uber.org/goleak"
 
 	"github.com/lastmile-gateway/lastmile/heartbeat"
 	"github.com/lastmile-gateway/lastmile/internal/inbox"
+	"github.com/lastmile-gateway/lastmile/internal/testkit"
 	"github.com/lastmile-gateway/lastmile/protocol"
 	"github.com/lastmile-gateway/lastmile/registry"
 )
@@ -26,7 +25,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // bundle is a Redis of the test's own and what the package stands on.
 type bundle struct {
-	addr    string
+	server  *testkit.Redis
 	real    bool
 	rdb     redis.UniversalClient
 	streams *inbox.Streams
@@ -38,38 +37,33 @@ type bundle struct {
 // each runs a test on every Redis at hand.
 func each(t *testing.T, run func(t *testing.T, b bundle)) {
 	t.Parallel()
-	t.Run("embedded", func(t *testing.T) { run(t, newBundle(t, embedded(t), false)) })
-	t.Run("real", func(t *testing.T) { run(t, newBundle(t, real(t), true)) })
+	testkit.EachRedis(t, func(t *testing.T, s *testkit.Redis) { run(t, newBundle(t, s)) })
 }
 
-func newBundle(t testing.TB, addr string, isReal bool) bundle {
+func newBundle(t testing.TB, s *testkit.Redis) bundle {
 	f := &faults{}
-	rdb := client(t, addr)
+	rdb := s.Server().Pool(4, nil)
 	rdb.AddHook(f)
+	t.Cleanup(func() { _ = rdb.Close() })
 	return bundle{
-		addr: addr, real: isReal, rdb: rdb, faults: f,
+		server: s, real: s.Real, rdb: rdb, faults: f,
 		streams: inbox.New(rdb, inbox.Config{}),
 		reg:     registry.New(rdb, registry.Config{}),
 		leases:  heartbeat.New(rdb, heartbeat.SocketInstances, heartbeat.Config{}),
 	}
 }
 
-func client(t testing.TB, addr string) redis.UniversalClient {
-	rdb := redis.NewClient(&redis.Options{Addr: addr, MaxRetries: -1, ContextTimeoutEnabled: true, DisableIdentity: true})
-	t.Cleanup(func() { _ = rdb.Close() })
-	return rdb
-}
-
 // reader is a client of its own, and a signal each time a blocking read was sent.
-func reader(t testing.TB, addr string) (redis.UniversalClient, <-chan struct{}) {
+func (b bundle) reader(t testing.TB) (redis.UniversalClient, <-chan struct{}) {
 	sent := make(chan struct{}, 100)
-	rdb := redis.NewClient(&redis.Options{
-		Addr: addr, MaxRetries: -1, PoolSize: 1, ContextTimeoutEnabled: true, DisableIdentity: true,
-		Dialer: func(ctx context.Context, network, addr string) (net.Conn, error) {
-			c, err := (&net.Dialer{}).DialContext(ctx, network, addr)
-			return watched{c, sent}, err
-		},
-	})
+	o, err := redis.ParseURL(b.server.URL)
+	must(t, err)
+	o.MaxRetries, o.PoolSize = -1, 1
+	o.Dialer = func(ctx context.Context, network, addr string) (net.Conn, error) {
+		c, err := (&net.Dialer{}).DialContext(ctx, network, addr)
+		return watched{c, sent}, err
+	}
+	rdb := redis.NewClient(o)
 	t.Cleanup(func() { _ = rdb.Close() })
 	return rdb, sent
 }
@@ -85,57 +79,6 @@ func (w watched) Write(b []byte) (int, error) {
 		w.sent <- struct{}{}
 	}
 	return n, err
-}
-
-func embedded(t testing.TB) string {
-	m := miniredis.NewMiniRedis()
-	if err := m.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(m.Close)
-	return m.Addr()
-}
-
-func real(t testing.TB) string {
-	bin, err := exec.LookPath("redis-server")
-	if err != nil {
-		t.Skip("no redis-server")
-	}
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	addr := l.Addr().String()
-	_ = l.Close()
-	_, port, _ := net.SplitHostPort(addr)
-	cmd := exec.Command(bin, "--bind", "127.0.0.1", "--port", port, "--save", "", "--dir", t.TempDir())
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
-	eventually(t, "redis-server answers", func() bool {
-		c, err := net.Dial("tcp", addr)
-		if err == nil {
-			_ = c.Close()
-		}
-		return err == nil
-	})
-	return addr
-}
-
-// eventually waits by the clock, for what other processes or goroutines do.
-func eventually(t testing.TB, what string, ok func() bool) {
-	t.Helper()
-	deadline := time.After(15 * time.Second)
-	tick := time.NewTicker(5 * time.Millisecond)
-	defer tick.Stop()
-	for !ok() {
-		select {
-		case <-tick.C:
-		case <-deadline:
-			t.Fatalf("not in time: %s", what)
-		}
-	}
 }
 
 // faults wraps a client's commands and pipelines.
@@ -252,7 +195,11 @@ func envelope(t testing.TB, change ...func(*protocol.Event)) *protocol.Envelope 
 
 var epoch = protocol.NewEpoch()
 
+// pair is a place in u's log; 0: none, and then no epoch either.
 func pair(u protocol.UserID, seq int) protocol.Pair {
+	if seq == 0 {
+		return protocol.Pair{User: u}
+	}
 	return protocol.Pair{User: u, Epoch: epoch, Seq: protocol.Seq(seq)}
 }
 

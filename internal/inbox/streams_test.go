@@ -96,7 +96,7 @@ func TestCase_B07_SettledEntriesAreGone(t *testing.T) {
 func TestCase_B13_CancelEndsABlockingRead(t *testing.T) {
 	each(t, func(t *testing.T, b bundle) {
 		id := b.instance(t, "a")
-		conn, sent := reader(t, b.addr)
+		conn, sent := b.reader(t)
 		ctx, cancel := context.WithCancel(t.Context())
 		defer inbox.CloseOnDone(ctx, conn)()
 		done := make(chan error, 1)
@@ -132,7 +132,7 @@ func TestCase_B14_NoBlockIsForEver(t *testing.T) {
 func TestReadWakesUp(t *testing.T) {
 	each(t, func(t *testing.T, b bundle) {
 		id := b.instance(t, "a")
-		conn, sent := reader(t, b.addr)
+		conn, sent := b.reader(t)
 		got := make(chan []inbox.Raw, 1)
 		go func() {
 			raws, _ := b.streams.Read(t.Context(), conn, id, 10, 10*time.Second)
@@ -202,7 +202,7 @@ func TestTrace_T17_AReapedInboxStaysGone(t *testing.T) {
 func TestTrace_T17_DeletedUnderABlockingRead(t *testing.T) {
 	each(t, func(t *testing.T, b bundle) {
 		id := b.instance(t, "a")
-		conn, sent := reader(t, b.addr)
+		conn, sent := b.reader(t)
 		done := make(chan error, 1)
 		go func() {
 			for {
