@@ -20,6 +20,9 @@ func (s *Server) Check(ctx context.Context) error {
 	defer func() { _ = rdb.Close() }()
 	// HELLO and not INFO: every server has it, also those that have no INFO.
 	reply, err := rdb.Do(ctx, "HELLO", 2).Slice()
+	if err == nil {
+		err = rdb.Ping(ctx).Err() // HELLO is answered while loading; PING is not
+	}
 	if err != nil {
 		return fmt.Errorf("check redis %s: %w", s, s.explain(err))
 	}

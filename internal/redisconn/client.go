@@ -24,9 +24,8 @@ const (
 
 // Pool opens a client of exactly size connections (at least one) for commands of
 // many goroutines. Connections are dialled as they are needed; [Open] dials them
-// all. onDial (may be nil) is called at every dial that replaces a broken
-// connection or comes after the first size ones; see the package's promises. The
-// caller closes the client.
+// all. onDial (may be nil) is called at every dial that replaces a lost connection;
+// see the package's promises. The caller closes the client.
 func (s *Server) Pool(size int, onDial func()) redis.UniversalClient {
 	return redis.NewClient(s.options(max(size, 1), onDial))
 }
@@ -46,7 +45,7 @@ func (s *Server) options(size int, onDial func()) *redis.Options {
 		Password: s.password,
 		DB:       s.db,
 		// The dialer does TLS itself; go-redis' own one ignores the context.
-		Dialer:                   newDialer(s.tls, size, onDial).dial,
+		Dialer:                   (&dialer{tls: s.tls, onDial: onDial}).dial,
 		Protocol:                 2,
 		MaxRetries:               -1,
 		DialTimeout:              dialTimeout,

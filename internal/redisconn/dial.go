@@ -15,18 +15,11 @@ import (
 // connection that takes the place of a broken one is known as such.
 type dialer struct {
 	// fixed after construction
-	tls    *tls.Config
-	size   int
-	onDial func()
+	tls    *tls.Config // nil: plain
+	onDial func()      // may be nil
 
-	mu       sync.Mutex
-	dialled  int // connections made
-	closed   int // of these, closed again
-	replaced int // of the closed ones, those that a later dial made up for
-}
-
-func newDialer(t *tls.Config, size int, onDial func()) *dialer {
-	return &dialer{tls: t, size: size, onDial: onDial}
+	mu   sync.Mutex
+	lost int // connections that were made and are closed, and that no dial has made up for yet
 }
 
 // dial never fails towards go-redis: it hands over a connection whose every use
@@ -37,7 +30,7 @@ func (d *dialer) dial(ctx context.Context, network, addr string) (net.Conn, erro
 	if err != nil {
 		return brokenConn{&dialError{addr: addr, cause: err}}, nil
 	}
-	if d.opened() && d.onDial != nil {
+	if d.replaces() && d.onDial != nil {
 		d.onDial()
 	}
 	return d.track(c), nil
@@ -56,29 +49,29 @@ func (d *dialer) connect(ctx context.Context, network, addr string) (net.Conn, e
 	return c, nil
 }
 
-// opened counts a dial, and says whether it is to be reported.
-func (d *dialer) opened() bool {
+// replaces says whether a dial makes up for a lost connection. A pool of four of
+// which one was used so far, and lost, has three first dials to come, which say nothing.
+func (d *dialer) replaces() bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.dialled++
-	if d.replaced < d.closed {
-		d.replaced++
-		return true
+	if d.lost == 0 {
+		return false
 	}
-	return d.dialled > d.size
+	d.lost--
+	return true
 }
 
-func (d *dialer) lost() {
+func (d *dialer) lose() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.closed++
+	d.lost++
 }
 
 // track wraps c so that its end is counted. A plain connection keeps SyscallConn,
 // by which go-redis finds dead idle connections without sending; over TLS there
 // is none, since peeking at the socket would see the protocol's own records.
 func (d *dialer) track(c net.Conn) net.Conn {
-	t := &trackedConn{Conn: c, lost: sync.OnceFunc(d.lost)}
+	t := &trackedConn{Conn: c, lost: sync.OnceFunc(d.lose)}
 	if s, ok := c.(syscall.Conn); ok {
 		return &trackedSyscallConn{trackedConn: t, sys: s}
 	}

@@ -32,10 +32,10 @@
 // # Promises
 //
 // onDial is called before the first command goes out on a connection that
-// replaces a broken one, and at every dial after the first size ones. It is
-// never called for a dial that failed, nor twice for one connection. It is
-// called on the goroutine of whoever needed the connection: it must not block,
-// nor use the client.
+// replaces a lost one: for a client of one connection, at every dial after the
+// first. It is never called for a dial that failed, for a connection that is only
+// dialled late, nor twice for one connection. It is called on the goroutine of
+// whoever needed the connection: it must not block, nor use the client.
 //
 // Not promised: that a break is reported at the moment it happens. A connection
 // on which nothing is sent tells nothing; who needs to know early sends a ping.
