@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"os"
-	"os/exec"
 	"strings"
 	"testing"
 	"time"
@@ -17,13 +16,7 @@ import (
 // browser starts a Chromium with a fresh profile that ends with the test.
 func browser(t *testing.T) context.Context {
 	t.Helper()
-	path := ""
-	for _, name := range []string{"chromium", "chromium-browser", "google-chrome"} {
-		if found, err := exec.LookPath(name); err == nil {
-			path = found
-			break
-		}
-	}
+	path := testkit.Chromium()
 	if path == "" {
 		testkit.Require(t, "chromium")
 	}
@@ -44,7 +37,7 @@ func browser(t *testing.T) context.Context {
 		stopAllocator()
 		_ = os.RemoveAll(profile)
 	})
-	if err := chromedp.Run(ctx); err != nil {
+	if err := chromedp.Do(ctx); err != nil {
 		t.Fatalf("start chromium: %v", err)
 	}
 	return ctx
@@ -77,13 +70,25 @@ func (w *window) logIn(name string) {
 	)
 }
 
-func (w *window) run(what string, actions ...chromedp.Action) {
+func (w *window) run(what string, steps ...chromedp.Action[chromedp.Void]) {
 	w.t.Helper()
 	limited, cancel := context.WithTimeout(w.ctx, limit(20*time.Second))
 	defer cancel()
-	if err := chromedp.Run(limited, actions...); err != nil {
+	if err := chromedp.Do(limited, steps...); err != nil {
 		w.t.Fatalf("%s: %v", what, err)
 	}
+}
+
+// read runs an action that answers something.
+func read[T any](w *window, what string, action chromedp.Action[T]) T {
+	w.t.Helper()
+	limited, cancel := context.WithTimeout(w.ctx, limit(20*time.Second))
+	defer cancel()
+	value, err := chromedp.Run(limited, action)
+	if err != nil {
+		w.t.Fatalf("read %s: %v", what, err)
+	}
+	return value
 }
 
 func (w *window) say(text string) {
@@ -97,17 +102,13 @@ func (w *window) say(text string) {
 // texts are the lines that the page shows, in order.
 func (w *window) texts() []string {
 	w.t.Helper()
-	var lines []string
-	w.run("read the messages", chromedp.Evaluate(
-		`[...document.querySelectorAll('[data-testid=message] .text')].map(e => e.textContent)`, &lines))
-	return lines
+	return read(w, "messages", chromedp.Evaluate[[]string](
+		`[...document.querySelectorAll('[data-testid=message] .text')].map(e => e.textContent)`))
 }
 
 func (w *window) server() string {
 	w.t.Helper()
-	var name string
-	w.run("read the server", chromedp.Text(`[data-testid=server]`, &name))
-	return strings.TrimSpace(name)
+	return strings.TrimSpace(read(w, "server", chromedp.Text(`[data-testid=server]`)))
 }
 
 func (w *window) awaitTexts(want ...string) {

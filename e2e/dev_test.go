@@ -1,6 +1,7 @@
 package e2e_test
 
 import (
+	"context"
 	"net"
 	"net/http"
 	"strings"
@@ -44,7 +45,9 @@ func TestDevStartsAndEndsQuickly(t *testing.T) {
 
 	begun = time.Now()
 	process.Interrupt(t)
-	if err := process.Wait(10 * time.Second); err != nil {
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	if err := process.Wait(ctx); err != nil {
 		t.Fatalf("ends after Ctrl-C: %v\n%s", err, process.Output())
 	}
 	if took := time.Since(begun); took > limit(3*time.Second) {

@@ -13,11 +13,7 @@ import (
 func eachPair(t *testing.T, run func(t *testing.T, redisURL, mongoURL string)) {
 	t.Run("real", func(t *testing.T) {
 		t.Parallel()
-		redis := testkit.FirstRedis(t)
-		if !redis.Real {
-			testkit.Require(t, "redis")
-		}
-		run(t, redis.URL, testkit.FirstMongo(t).URL)
+		run(t, testkit.RealRedis(t).URL, testkit.FirstMongo(t).URL)
 	})
 	t.Run("embedded", func(t *testing.T) {
 		t.Parallel()

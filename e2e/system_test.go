@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"os/exec"
 	"strings"
@@ -244,3 +245,48 @@ func firstDifference(got, want []string) string {
 // limit is a time that the product promises, longer where it runs under the race detector beside
 // other tests.
 func limit(promised time.Duration) time.Duration { return promised * slowdown }
+
+// owner finds the relay that owns the partition, as an operator does: by the status page.
+func (s *system) owner(t testing.TB) *process {
+	t.Helper()
+	var found *process
+	testkit.Eventually(t, 15*time.Second, "a relay owns the partition", func() bool {
+		for _, p := range s.relays {
+			status := struct {
+				Instance   string `json:"instance"`
+				Partitions []struct {
+					Owner string `json:"owner"`
+				} `json:"partitions"`
+			}{}
+			if p.status(&status) && len(status.Partitions) == 1 && status.Partitions[0].Owner == status.Instance {
+				found = p
+				return true
+			}
+		}
+		return false
+	})
+	return found
+}
+
+// status reads the status page, if the process answers.
+func (p *process) status(into any) bool {
+	response, err := http.Get(p.internal + "/statusz")
+	if err != nil {
+		return false
+	}
+	defer response.Body.Close()
+	return json.NewDecoder(response.Body).Decode(into) == nil
+}
+
+func awaitListening(t testing.TB, addresses ...string) {
+	t.Helper()
+	for _, address := range addresses {
+		testkit.Eventually(t, 10*time.Second, address+" listens", func() bool {
+			conn, err := net.DialTimeout("tcp", address, time.Second)
+			if err != nil {
+				return false
+			}
+			return conn.Close() == nil
+		})
+	}
+}

@@ -129,10 +129,7 @@ func (d *dev) start(ctx context.Context, running *layers) error {
 		parts = append(parts, func(ctx context.Context) error { return serveHTTP(ctx, d.publics[i], server.Handler()) })
 	}
 	running.start(parts...)
-	notifications, err := relay.NewNotificationLog(relay.Config{Name: "dev", Logger: d.logger}, d.redis)
-	if err != nil {
-		return err
-	}
+	notifications := relay.NewNotificationLog(relay.Config{Name: "dev-notifications", Logger: d.logger}, d.redis)
 	running.start(d.relay.Run, notifications.Run)
 	var servers []part
 	for _, server := range d.sockets {
@@ -185,14 +182,16 @@ func (d *dev) build(ctx context.Context, registry *prometheus.Registry) error {
 	for i, public := range d.publics {
 		name := fmt.Sprintf("dev-%d", i+1)
 		server, err := socket.New(socket.Config{
-			Name:        name,
-			Address:     public.Addr().String(),
-			TokenSecret: []byte(d.flags.TokenSecret),
-			APIKeys:     []string{d.flags.APIKey},
-			Origins:     pageOrigins(d.page.Addr()),
-			DrainWindow: devDrain,
-			Logger:      d.logger.With("server", name),
-			Metrics:     prometheus.WrapRegistererWith(prometheus.Labels{"server": name}, registry),
+			Name:          name,
+			Address:       public.Addr().String(),
+			TokenSecret:   []byte(d.flags.TokenSecret),
+			APIKeys:       []string{d.flags.APIKey},
+			Origins:       pageOrigins(d.page.Addr()),
+			NotifyEnabled: true,
+			DrainWindow:   devDrain,
+			Version:       versionString(),
+			Logger:        d.logger.With("server", name),
+			Metrics:       prometheus.WrapRegistererWith(prometheus.Labels{"server": name}, registry),
 		}, d.redis, d.store)
 		if err != nil {
 			return err

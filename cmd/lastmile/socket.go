@@ -20,6 +20,7 @@ type socketCommand struct {
 	Listen string        `default:":8080" help:"Public address: WebSocket and publish API."`
 	Name   string        `help:"Name of this process; a second start under one name supersedes the first. Default: host name and port of its listener."`
 	Origin []string      `help:"Origin of a page, other than this server's own, that may connect, e.g. https://chat.example (repeatable)."`
+	Notify bool          `name:"notify-enabled" default:"true" negatable:"" help:"Put what no session can take into the notification stream."`
 	Drain  time.Duration `default:"20s" help:"How long the sessions are given to move elsewhere when the process is asked to stop."`
 }
 
@@ -49,14 +50,16 @@ func (c socketCommand) Run(ctx context.Context, logger *slog.Logger) error {
 	}
 	defer func() { _ = store.Close(context.WithoutCancel(ctx)) }()
 	server, err := socket.New(socket.Config{
-		Name:        instanceName(c.Name, public.Addr()),
-		Address:     public.Addr().String(),
-		TokenSecret: secret,
-		APIKeys:     c.APIKey,
-		Origins:     c.Origin,
-		DrainWindow: c.Drain,
-		Logger:      logger,
-		Metrics:     registry,
+		Name:          instanceName(c.Name, public.Addr()),
+		Address:       public.Addr().String(),
+		TokenSecret:   secret,
+		APIKeys:       c.APIKey,
+		Origins:       c.Origin,
+		NotifyEnabled: c.Notify,
+		DrainWindow:   c.Drain,
+		Version:       versionString(),
+		Logger:        logger,
+		Metrics:       registry,
 	}, redis, store)
 	if err != nil {
 		return err
