@@ -106,10 +106,11 @@ func (s *Store) TakeFence(ctx context.Context, partition, partitions int, fence 
 	return nil
 }
 
-// SaveMarker copies the marker, on condition of the fence. A zero notificationsSince leaves what is there.
+// SaveMarker copies the marker, on condition of the fence, and with it the identity of the collection that it
+// belongs to. The zero marker takes away what is there; a zero notificationsSince leaves it.
 func (s *Store) SaveMarker(ctx context.Context, partition int, fence int64, m Marker, notificationsSince time.Time) error {
 	set := bson.D{{Key: "marker", Value: encodeMarker(m)}}
-	if uuid := s.identity(); uuid != "" {
+	if uuid := s.identity.of(m.Position); uuid != "" {
 		set = append(set, bson.E{Key: "collection", Value: uuid})
 	}
 	if !notificationsSince.IsZero() {

@@ -9,6 +9,7 @@ import (
 // Codes of MongoDB that mean something here.
 const (
 	codeAuthenticationFailed = 18
+	codeFailedToParse        = 9
 	codeUnauthorized         = 13
 	codeNamespaceExists      = 48
 	codeCommandNotFound      = 59
@@ -30,6 +31,7 @@ type trouble int
 const (
 	transient trouble = iota // reopen at the token: network, elections, killed cursors, anything unknown
 	lost                     // history is lost: scan
+	refused                  // the server can't read the token: it never gets better by itself
 	tooLarge                 // an event over 16 MB is next: reopen past it
 )
 
@@ -46,8 +48,8 @@ func classify(err error) trouble {
 	switch cmd.Code {
 	case codeHistoryLost, codeFatalChangeStream, codeCappedPositionLost:
 		return lost
-	case codeInvalidResumeToken, codeTokenKeyString, codeTokenShape:
-		return lost // a token that this server can't read never gets better
+	case codeInvalidResumeToken, codeTokenKeyString, codeTokenShape, codeFailedToParse:
+		return refused
 	case codeBSONTooLarge:
 		return tooLarge
 	}

@@ -13,8 +13,8 @@ import (
 )
 
 // Prepare makes the collections and indexes where they are missing. It may run any number of times, and in
-// several processes at once. Collections are made beforehand because MongoDB before 4.4 makes none in a
-// transaction, and because an outbox without one has no identity yet.
+// several processes at once. Collections are made beforehand since
+// an outbox without one has no identity yet.
 func (s *Store) Prepare(ctx context.Context) error {
 	have, err := s.db.ListCollectionNames(ctx, bson.D{})
 	if err != nil {
@@ -34,11 +34,7 @@ func (s *Store) Prepare(ctx context.Context) error {
 		return err
 	}
 	ttl := int32(DeadRetention / time.Second)
-	if err := index(ctx, s.dead, bson.D{{Key: "at", Value: 1}}, &ttl); err != nil {
-		return err
-	}
-	_, err = s.Collection(ctx)
-	return err
+	return index(ctx, s.dead, bson.D{{Key: "at", Value: 1}}, &ttl)
 }
 
 func index(ctx context.Context, coll *mongo.Collection, keys bson.D, ttl *int32) error {

@@ -32,29 +32,6 @@ func (c *Checkpoint) Back(from Marker, ticks int64) Marker {
 	return least
 }
 
-// WrittenBy is the newest slot written by t. Where all are younger it answers the oldest, and false; with no
-// slot at all, the marker.
-func (c *Checkpoint) WrittenBy(t time.Time) (Slot, bool) {
-	var newest, oldest *Slot
-	for _, slot := range slices.Concat(c.Ring, c.Hourly) {
-		if !slot.Time.After(t) && (newest == nil || slot.Tick > newest.Tick) {
-			newest = &slot
-		}
-		if oldest == nil || slot.Tick < oldest.Tick {
-			oldest = &slot
-		}
-	}
-	switch {
-	case newest != nil:
-		return *newest, true
-	case oldest != nil:
-		return *oldest, false
-	case c.Marker != nil:
-		return Slot{Marker: *c.Marker}, false
-	}
-	return Slot{}, false
-}
-
 // floor is the greatest tick at or before the wanted one, or the least of all if none is. With every slot
 // written it is the wanted tick itself; where a write failed, the slot before it covers for it.
 func floor(slots []Slot, wanted int64) int64 {
@@ -150,8 +127,9 @@ func decodeCheckpoint(raw bson.Raw) (*Checkpoint, error) {
 		Ring: slots(doc.Ring), Hourly: slots(doc.Hourly), NotificationsSince: doc.Since,
 	}
 	if doc.Marker != nil {
-		m := doc.Marker.marker()
-		cp.Marker = &m
+		if m := doc.Marker.marker(); !m.Position.IsZero() { // one without a place is none
+			cp.Marker = &m
+		}
 	}
 	return cp, nil
 }

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"sync"
 	"time"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
@@ -38,11 +37,9 @@ type Store struct {
 	metrics     *metrics
 
 	// each with a lock of its own
-	fetcher *fetcher
-	hours   hours
-
-	mu   sync.Mutex
-	uuid string // of the outbox, as last seen; guarded by mu
+	fetcher  *fetcher
+	hours    hours
+	identity identity
 }
 
 // Open connects to the MongoDB at url and checks that it can hold an outbox: it answers, is 4.4 or newer, and a
@@ -146,21 +143,10 @@ func (s *Store) Collection(ctx context.Context) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("read the outbox' identity: %w", err)
 	}
-	uuid := ""
-	if len(specs) > 0 && specs[0].UUID != nil {
-		uuid = formatUUID(specs[0].UUID.Data)
+	if len(specs) == 0 || specs[0].UUID == nil {
+		return "", nil
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.uuid = uuid
-	return uuid, nil
-}
-
-// identity is the UUID as it was last seen.
-func (s *Store) identity() string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.uuid
+	return formatUUID(specs[0].UUID.Data), nil
 }
 
 func closeCursor(ctx context.Context, cur *mongo.Cursor) {

@@ -183,13 +183,11 @@ func (st *Stream) broken(ctx context.Context, err error, opening bool) error {
 	return nil
 }
 
-// judge makes an ErrHistoryLost of what is one. A token that is refused counts as one only where it was given with
-// startAfter: the driver's own resumption sends resumeAfter, which refuses an invalidate.
+// judge makes an ErrHistoryLost of what is one. A token that is refused counts only at an opening of our own, which
+// gives it as startAfter: the driver resumes with resumeAfter, which refuses that of an invalidate.
 func (st *Stream) judge(err error, opening bool) error {
-	if errors.Is(err, ErrHistoryLost) || classify(err) != lost {
-		return err
-	}
-	if hasCode(err, codeInvalidResumeToken) && !opening {
+	what := classify(err)
+	if errors.Is(err, ErrHistoryLost) || what != lost && (what != refused || !opening || len(st.token) == 0) {
 		return err
 	}
 	return fmt.Errorf("%w: %w", ErrHistoryLost, err)

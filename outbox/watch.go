@@ -145,6 +145,7 @@ func (st *Stream) open(ctx context.Context) error {
 	}
 	st.cs, st.collection = cs, uuid
 	st.arrive()
+	s.identity.saw(uuid, st.position)
 	return nil
 }
 
