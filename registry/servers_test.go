@@ -1,69 +1,23 @@
 package registry_test
 
 import (
-	"net"
-	"os/exec"
 	"testing"
-	"time"
 
-	"github.com/alicebob/miniredis/v2"
 	"github.com/redis/go-redis/v9"
 
-	"github.com/lastmile-gateway/lastmile/internal/redisconn"
+	"github.com/lastmile-gateway/lastmile/internal/testkit"
 )
 
-// eachRedis runs a test on miniredis, and on a redis-server if there is one.
-func eachRedis(t *testing.T, run func(t *testing.T, newRedis func(t *testing.T) redis.UniversalClient)) {
-	t.Run("embedded", func(t *testing.T) {
-		t.Parallel()
-		addr := miniredis.RunT(t).Addr()
-		run(t, func(t *testing.T) redis.UniversalClient { return client(t, addr) })
-	})
-	t.Run("real", func(t *testing.T) {
-		t.Parallel()
-		addr := realRedis(t)
-		run(t, func(t *testing.T) redis.UniversalClient { return client(t, addr) })
-	})
-}
-
-func client(t testing.TB, addr string) redis.UniversalClient {
+// resp2 is a client as lastmile makes it.
+func resp2(t testing.TB, s *testkit.Redis) redis.UniversalClient {
 	t.Helper()
-	s, err := redisconn.Parse("redis://" + addr)
-	if err != nil {
-		t.Fatal(err)
-	}
-	rdb := s.Pool(4, nil)
+	rdb := s.Server().Pool(4, nil)
 	t.Cleanup(func() { _ = rdb.Close() })
 	return rdb
 }
 
-func realRedis(t testing.TB) string {
+// resp3 is a client that asks for the newer protocol, in which a hash comes as a map.
+func resp3(t testing.TB, s *testkit.Redis) redis.UniversalClient {
 	t.Helper()
-	path, err := exec.LookPath("redis-server")
-	if err != nil {
-		t.Skip("no redis-server")
-	}
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	addr := l.Addr().String()
-	_, port, _ := net.SplitHostPort(addr)
-	_ = l.Close()
-	cmd := exec.Command(path, "--port", port, "--bind", "127.0.0.1", "--save", "", "--dir", t.TempDir())
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
-	for deadline := time.Now().Add(10 * time.Second); ; {
-		c, err := net.Dial("tcp", addr)
-		if err == nil {
-			_ = c.Close()
-			return addr
-		}
-		if time.Now().After(deadline) {
-			t.Fatal(err)
-		}
-		<-time.After(10 * time.Millisecond)
-	}
+	return s.Client(t)
 }

@@ -15,8 +15,6 @@ import (
 // Run runs the suite. newRedis gives a client, and closes it when the test that
 // it was given ends.
 func Run(t *testing.T, newRedis func(t *testing.T) redis.UniversalClient) {
-	// Alone, before the parallel ones: it makes a shared server forget everybody's scripts.
-	t.Run("Scripts_ForgottenByRedis", func(t *testing.T) { scriptsForgotten(setup(t, newRedis(t))) })
 	for _, group := range []map[string]func(*env){connects, routes, logs, sessions, histories} {
 		for name, test := range group {
 			t.Run(name, func(t *testing.T) {

@@ -147,13 +147,3 @@ func caseD01(e *env) {
 	e.must(e.reg.Leave(e.ctx(), e.user, old.Field))
 	e.fieldsAre(e.careful(protocol.NewEventID()).Locations, now)
 }
-
-// A single call works whatever Redis has forgotten.
-func scriptsForgotten(e *env) {
-	e.must(e.rdb.ScriptFlush(e.ctx()).Err())
-	c := e.connect(registry.ConnectRequest{})
-	equal(e, "seq", e.careful(protocol.NewEventID()).Seq, 1)
-	_, err := e.gap(protocol.Position{Epoch: c.Epoch})
-	e.must(err)
-	e.must(e.reg.Load(e.ctx(), e.rdb))
-}
