@@ -4,27 +4,22 @@ import (
 	"context"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/chromedp/chromedp"
+
+	"github.com/lastmile-gateway/lastmile/internal/testkit"
 )
 
 // browser gives a tab of a Chromium of its own, or skips where there is none. Tabs are expensive, so
 // these tests don't run beside each other.
 func browser(t *testing.T, width, height int, flags ...chromedp.ExecAllocatorOption) context.Context {
 	t.Helper()
-	path, err := exec.LookPath("chromium")
-	if err != nil {
-		if strings.Contains(os.Getenv("LASTMILE_TEST_REQUIRE"), "chromium") {
-			t.Fatal("chromium is required and not there")
-		}
-		t.Skip("no chromium")
-	}
-	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(path), chromedp.NoSandbox,
+	testkit.Require(t, "chromium")
+	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(testkit.Chromium()), chromedp.NoSandbox,
 		chromedp.Flag("disable-dev-shm-usage", true), chromedp.WindowSize(width, height))
 	ctx, cancel := chromedp.NewExecAllocator(t.Context(), append(options, flags...)...)
 	t.Cleanup(cancel)

@@ -29,10 +29,6 @@ func conflict(detail string) error   { return &problem{Status: http.StatusConfli
 // guard bounds the work on a request and answers its errors.
 func (s *Server) guard(do func(http.ResponseWriter, *http.Request) error) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
-		if err := s.Ready(); err != nil {
-			writeProblem(w, http.StatusServiceUnavailable, "starting: try again")
-			return
-		}
 		ctx, cancel := context.WithTimeout(r.Context(), s.cfg.Timeout)
 		defer cancel()
 		r.Body = http.MaxBytesReader(w, r.Body, maxBody)

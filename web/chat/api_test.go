@@ -2,6 +2,7 @@ package chat_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http/httptest"
 	"strings"
@@ -11,6 +12,8 @@ import (
 
 	"github.com/golang-jwt/jwt/v5"
 
+	"github.com/lastmile-gateway/lastmile/internal/testkit"
+	"github.com/lastmile-gateway/lastmile/outbox"
 	"github.com/lastmile-gateway/lastmile/web/chat"
 )
 
@@ -206,34 +209,52 @@ func TestConfigAndHeaders(t *testing.T) {
 
 func TestConfigFaultsAreToldTogether(t *testing.T) {
 	t.Parallel()
-	_, err := chat.New(chat.Config{Sockets: []string{"ftp://x", "ws://"}, Timeout: -1})
+	_, err := chat.New(t.Context(), chat.Config{Sockets: []string{"ftp://x", "ws://"}, Timeout: -1})
 	if err == nil {
 		t.Fatal("no error")
 	}
-	for _, want := range []string{"Mongo", "TokenSecret", "Sockets[0]", "Sockets[1]", "Timeout"} {
+	for _, want := range []string{"MongoURL", "TokenSecret", "Sockets[0]", "Sockets[1]", "Timeout"} {
 		if !strings.Contains(err.Error(), want) {
 			t.Errorf("error lacks %s: %v", want, err)
 		}
 	}
 }
 
-func TestNotReadyBeforePrepared(t *testing.T) {
+func TestOwnConnection(t *testing.T) {
 	t.Parallel()
-	db := database(t)
-	s, err := chat.New(chat.Config{Mongo: db, TokenSecret: secret, Sockets: []string{"ws://127.0.0.1:1"}})
-	if err != nil {
-		t.Fatal(err)
+	at := testkit.FirstMongo(t)
+	cfg := chat.Config{MongoURL: at.URL, TokenSecret: secret, Sockets: []string{"ws://127.0.0.1:1"}}
+	for range 2 { // a second process finds all there
+		s, err := chat.New(t.Context(), cfg)
+		if err != nil {
+			t.Fatal(err)
+		}
+		b := &bundle{t, at.Client(t).Database(at.Database()), s, s.Handler()}
+		b.login("Alice")
+		if n := b.count("chat_users"); n != 1 {
+			t.Errorf("%d users in the database that the URL names", n)
+		}
+		if err := s.Ping(t.Context()); err != nil {
+			t.Error(err)
+		}
+		if err := s.Close(t.Context()); err != nil {
+			t.Error(err)
+		}
+		if err := s.Ping(t.Context()); err == nil {
+			t.Error("it answers when it is closed")
+		}
 	}
-	b := &bundle{t, db, s, s.Handler()}
-	b.must(503, b.call("", "POST", "/api/login", map[string]string{"name": "x"}))
-	b.must(200, b.call("", "GET", "/", nil))
-	ctx, cancel := context.WithCancel(t.Context())
-	ended := make(chan error, 1)
-	go func() { ended <- s.Run(ctx) }()
-	eventually(t, "prepared", func() bool { return s.Ready() == nil })
-	b.must(200, b.call("", "POST", "/api/login", map[string]string{"name": "x"}))
-	cancel()
-	if err := <-ended; err != nil {
-		t.Errorf("Run: %v", err)
+}
+
+func TestUnreachableDatabaseSaysSo(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+	defer cancel()
+	_, err := chat.New(ctx, chat.Config{
+		MongoURL:    "mongodb://user:hunter2@" + testkit.FreeAddr(t) + "/db",
+		TokenSecret: secret, Sockets: []string{"ws://127.0.0.1:1"},
+	})
+	if err == nil || !errors.Is(err, outbox.ErrUnreachable) || strings.Contains(err.Error(), "hunter2") {
+		t.Errorf("error %v", err)
 	}
 }

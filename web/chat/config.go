@@ -13,7 +13,10 @@ import (
 
 // Config is what a [Server] needs.
 type Config struct {
-	// Mongo is the database of the chat's collections and of the outbox; required.
+	// MongoURL names the MongoDB of the chat's collections and of the outbox; its path is the database,
+	// "lastmile" without one. Required, unless Mongo is there.
+	MongoURL string
+	// Mongo is a database that the caller has open already, instead of MongoURL. [Server.Close] leaves it open.
 	Mongo *mongo.Database
 	// Outbox is the name of the outbox collection in it; default "outbox".
 	Outbox string
@@ -53,8 +56,8 @@ func (c Config) withDefaults() Config {
 // Validate names every fault of the configuration.
 func (c Config) Validate() error {
 	var faults []error
-	if c.Mongo == nil {
-		faults = append(faults, errors.New("Mongo: required"))
+	if (c.MongoURL == "") == (c.Mongo == nil) {
+		faults = append(faults, errors.New("MongoURL: required, or Mongo instead"))
 	}
 	if len(c.TokenSecret) == 0 {
 		faults = append(faults, errors.New("TokenSecret: required, the one of the socket servers"))

@@ -30,5 +30,5 @@
 //
 // # Testing against it
 //
-// [New] takes any database; [Server.Prepare] makes indexes and the lobby; the handler needs no listener.
+// [New] takes any database and makes what it needs; the handler needs no listener.
 package chat

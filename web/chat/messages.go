@@ -88,7 +88,7 @@ func checkMessage(id, text string) error {
 // store is the heart of the example: the message, its place in the room and its event become real in one
 // transaction. It answers what is stored under the message's key, and whether that is new.
 func (s *Server) store(ctx context.Context, m Message) (stored Message, created bool, err error) {
-	err = s.transaction(ctx, func(ctx context.Context) error {
+	err = s.transaction(ctx, m.Room, func(ctx context.Context) error {
 		switch err := s.messages.FindOne(ctx, bson.D{{Key: "_id", Value: m.Key}}).Decode(&stored); {
 		case err == nil:
 			return errTaken

@@ -73,7 +73,7 @@ func (s *Server) postRoom(w http.ResponseWriter, r *http.Request, u User) error 
 		return badRequest("title: 1 to 64 characters, no control characters")
 	}
 	room := Room{ID: slug(title), Title: title, CreatedAt: now()}
-	err = s.transaction(r.Context(), func(ctx context.Context) error {
+	err = s.transaction(r.Context(), room.ID, func(ctx context.Context) error {
 		if _, err := s.rooms.InsertOne(ctx, room); err != nil {
 			return err
 		}
@@ -109,7 +109,7 @@ func (s *Server) postJoin(w http.ResponseWriter, r *http.Request, u User) error 
 // join makes the user a member and tells the room, him included; once, however often it is called.
 func (s *Server) join(ctx context.Context, room string, u User) (Member, error) {
 	member := Member{Room: room, User: u.ID, Name: u.Name, JoinedAt: now()}
-	err := s.transaction(ctx, func(ctx context.Context) error {
+	err := s.transaction(ctx, room, func(ctx context.Context) error {
 		err := s.members.FindOne(ctx, byMember(room, u.ID)).Decode(&member)
 		if !errors.Is(err, mongo.ErrNoDocuments) {
 			return err

@@ -4,18 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"net/http"
-	"sync/atomic"
-	"time"
 
 	"go.mongodb.org/mongo-driver/v2/mongo"
 
 	"github.com/lastmile-gateway/lastmile/web"
 )
-
-// ErrNotPrepared is answered by [Server.Ready] until the collections, their indexes and the lobby are there.
-var ErrNotPrepared = errors.New("chat is not prepared")
 
 // Server is the chat's backend and page.
 type Server struct {
@@ -25,36 +19,49 @@ type Server struct {
 	sockets []string
 	origins []string
 	page    http.Handler
+	turns   *stripes
 
+	db       *mongo.Database
 	users    *mongo.Collection
 	rooms    *mongo.Collection
 	members  *mongo.Collection
 	messages *mongo.Collection
 	outbox   *mongo.Collection
-
-	prepared atomic.Bool
 }
 
-// New makes a server; it starts nothing and asks nobody.
-func New(cfg Config) (*Server, error) {
+// New connects to MongoDB, where cfg has its URL, and makes what the chat needs there. It serves nothing
+// by itself: see [Server.Handler]. The errors of [outbox.Open] say what to do about a server that won't do.
+func New(ctx context.Context, cfg Config) (*Server, error) {
 	cfg = cfg.withDefaults()
 	if err := cfg.Validate(); err != nil {
 		return nil, fmt.Errorf("configure chat: %w", err)
 	}
+	s, err := newServer(cfg)
+	if err != nil {
+		return nil, err
+	}
+	if s.db = cfg.Mongo; s.db == nil {
+		if s.db, err = open(ctx, cfg); err != nil {
+			return nil, err
+		}
+	}
+	s.users = s.db.Collection("chat_users")
+	s.rooms = s.db.Collection("chat_rooms")
+	s.members = s.db.Collection("chat_members")
+	s.messages = s.db.Collection("chat_messages")
+	s.outbox = s.db.Collection(cfg.Outbox)
+	if err := s.prepare(ctx); err != nil {
+		return nil, errors.Join(err, s.Close(context.WithoutCancel(ctx)))
+	}
+	return s, nil
+}
+
+func newServer(cfg Config) (*Server, error) {
 	page, err := web.Files(pageFS())
 	if err != nil {
 		return nil, err
 	}
-	s := &Server{
-		cfg:      cfg,
-		tokens:   newTokens(cfg),
-		page:     page,
-		users:    cfg.Mongo.Collection("chat_users"),
-		rooms:    cfg.Mongo.Collection("chat_rooms"),
-		members:  cfg.Mongo.Collection("chat_members"),
-		messages: cfg.Mongo.Collection("chat_messages"),
-		outbox:   cfg.Mongo.Collection(cfg.Outbox),
-	}
+	s := &Server{cfg: cfg, tokens: newTokens(cfg), page: page, turns: newStripes()}
 	for _, socket := range cfg.Sockets {
 		u, err := socketURL(socket)
 		if err != nil {
@@ -66,34 +73,21 @@ func New(cfg Config) (*Server, error) {
 	return s, nil
 }
 
-// Run prepares the database, trying again until it is there, and waits for the end of ctx.
-func (s *Server) Run(ctx context.Context) error {
-	wait := 100 * time.Millisecond
-	told := false
-	for {
-		err := s.Prepare(ctx)
-		if err == nil || ctx.Err() != nil {
-			break
-		}
-		if !told {
-			s.cfg.Logger.WarnContext(ctx, "chat waits for MongoDB", "error", err)
-			told = true
-		}
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-time.After(rand.N(wait)):
-		}
-		wait = min(2*wait, 5*time.Second)
+// Ping is nil if MongoDB answers.
+func (s *Server) Ping(ctx context.Context) error {
+	if err := s.db.Client().Ping(ctx, nil); err != nil {
+		return fmt.Errorf("ping MongoDB: %w", err)
 	}
-	<-ctx.Done()
 	return nil
 }
 
-// Ready is nil, or says why requests can't be served.
-func (s *Server) Ready() error {
-	if !s.prepared.Load() {
-		return ErrNotPrepared
+// Close gives back the connection to MongoURL, when no request is under way any more.
+func (s *Server) Close(ctx context.Context) error {
+	if s.cfg.Mongo != nil {
+		return nil
+	}
+	if err := s.db.Client().Disconnect(ctx); err != nil {
+		return fmt.Errorf("close chat: %w", err)
 	}
 	return nil
 }

@@ -2,18 +2,17 @@ package chat_test
 
 import (
 	"bytes"
-	"context"
 	"encoding/json"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"testing"
-	"time"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/mongo"
-	"go.mongodb.org/mongo-driver/v2/mongo/options"
 	"go.uber.org/goleak"
 
+	"github.com/lastmile-gateway/lastmile/internal/testkit"
 	"github.com/lastmile-gateway/lastmile/web/chat"
 )
 
@@ -31,35 +30,31 @@ type bundle struct {
 // setup gives a prepared chat on a database of its own.
 func setup(t *testing.T) *bundle {
 	t.Helper()
-	db := database(t)
-	s, err := chat.New(chat.Config{
-		Mongo: db, TokenSecret: secret,
+	at := testkit.FirstMongo(t)
+	db := at.Client(t).Database(at.Database())
+	b := &bundle{t: t, db: db}
+	b.start()
+	return b
+}
+
+// second is another process on the same database.
+func (b *bundle) second() *bundle {
+	b.t.Helper()
+	other := &bundle{t: b.t, db: b.db}
+	other.start()
+	return other
+}
+
+func (b *bundle) start() {
+	b.t.Helper()
+	server, err := chat.New(b.t.Context(), chat.Config{
+		Mongo: b.db, TokenSecret: secret, Logger: slog.New(slog.NewTextHandler(b.t.Output(), nil)),
 		Sockets: []string{"ws://127.0.0.1:8081", "https://b.example/v1/ws"},
 	})
 	if err != nil {
-		t.Fatal(err)
+		b.t.Fatal(err)
 	}
-	if err := s.Prepare(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	return &bundle{t, db, s, s.Handler()}
-}
-
-func connect(t *testing.T, mongoURL, name string) *mongo.Database {
-	t.Helper()
-	client, err := mongo.Connect(options.Client().ApplyURI(mongoURL))
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		// The test's context has ended by now.
-		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
-		defer cancel()
-		if err := client.Disconnect(ctx); err != nil {
-			t.Error(err)
-		}
-	})
-	return client.Database(name)
+	b.server, b.handler = server, server.Handler()
 }
 
 type answer struct {

@@ -3,6 +3,7 @@ package chat
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"time"
 
@@ -10,13 +11,40 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 	"go.mongodb.org/mongo-driver/v2/mongo/writeconcern"
+	"go.mongodb.org/mongo-driver/v2/x/mongo/driver/connstring"
 
 	"github.com/lastmile-gateway/lastmile/outbox"
 	"github.com/lastmile-gateway/lastmile/protocol"
 )
 
-// Prepare makes the indexes and the lobby; again and from several processes at once is fine.
-func (s *Server) Prepare(ctx context.Context) error {
+// open checks the server and makes the outbox with the outbox' own means, so that it doesn't matter which
+// process starts first, and connects. An application would have its client already.
+func open(ctx context.Context, cfg Config) (*mongo.Database, error) {
+	cs, err := connstring.Parse(cfg.MongoURL)
+	if err != nil {
+		return nil, errors.New("open chat: the MongoDB URL can't be read") // the cause may quote the password
+	}
+	name := cs.Database
+	if name == "" {
+		name = outbox.DefaultDatabase
+	}
+	store, err := outbox.Open(ctx, cfg.MongoURL, outbox.Config{Collection: cfg.Outbox, Logger: cfg.Logger})
+	if err != nil {
+		return nil, err
+	}
+	err = store.Prepare(ctx)
+	if err := errors.Join(err, store.Close(context.WithoutCancel(ctx))); err != nil {
+		return nil, fmt.Errorf("prepare outbox: %w", err)
+	}
+	client, err := mongo.Connect(options.Client().ApplyURI(cfg.MongoURL))
+	if err != nil {
+		return nil, fmt.Errorf("connect to MongoDB: %w", err)
+	}
+	return client.Database(name), nil
+}
+
+// prepare makes the indexes and the lobby; again and from several processes at once is fine.
+func (s *Server) prepare(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, s.cfg.Timeout)
 	defer cancel()
 	unique := options.Index().SetUnique(true)
@@ -40,14 +68,18 @@ func (s *Server) Prepare(ctx context.Context) error {
 	if err != nil && !mongo.IsDuplicateKeyError(err) {
 		return fmt.Errorf("make the lobby: %w", err)
 	}
-	s.prepared.Store(true)
 	return nil
 }
 
-// transaction runs do until it is committed by a majority: a weaker one could be rolled back after its
+// transaction, on a room, runs do until it is committed by a majority: a weaker one could be rolled back after its
 // event was delivered. The driver runs do again when it met another transaction, so do must be repeatable.
-func (s *Server) transaction(ctx context.Context, do func(ctx context.Context) error) error {
-	session, err := s.cfg.Mongo.Client().StartSession()
+func (s *Server) transaction(ctx context.Context, room string, do func(ctx context.Context) error) error {
+	release, err := s.turns.hold(ctx, room)
+	if err != nil {
+		return fmt.Errorf("wait for room %s: %w", room, err)
+	}
+	defer release()
+	session, err := s.db.Client().StartSession()
 	if err != nil {
 		return fmt.Errorf("start session: %w", err)
 	}

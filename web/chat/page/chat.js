@@ -54,14 +54,15 @@ async function start() {
       throw error;
     }
   };
-  let restored = false;
+  let loaded = false;
   client.addEventListener("resync", async () => {
     // A room that is not on the screen loads again when it is opened.
     for (const room of model.rooms.values()) if (room !== model.room) room.loaded = false;
     await load();
-    if (!restored) sender.restore();
-    restored = true;
+    if (!loaded) sender.restore();
+    loaded = true;
     refresh();
+    showState();
   });
   client.addEventListener("event", ({ event: { type, data } }) => {
     refresh();
@@ -74,11 +75,11 @@ async function start() {
     }
   });
 
-  let wasOnline = false;
   const showState = () => {
-    if (client.state === "open") wasOnline = true;
-    const waiting = !navigator.onLine ? "offline" : wasOnline ? "reconnecting" : "connecting";
-    const state = { open: "online", closed: "signed-out" }[client.state] ?? waiting;
+    // Online is who can read and write, not who has a connection only.
+    const waiting = !navigator.onLine ? "offline" : loaded ? "reconnecting" : "connecting";
+    const online = client.state === "open" && loaded;
+    const state = online ? "online" : client.state === "closed" ? "signed-out" : waiting;
     showConnection(state, client.welcome?.instance);
   };
   client.addEventListener("statechange", () => {
