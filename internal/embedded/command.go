@@ -179,7 +179,7 @@ func (r *request) namespace() (store.Namespace, error) {
 	name, ok := r.body.Lookup(r.name).StringValueOK()
 	if !ok {
 		return store.Namespace{}, store.Errorf(store.CodeFailedToParse,
-			"Failed to parse: %s: %s. '%s' field must be of BSON type string.", r.name, r.body.Lookup(r.name), r.name)
+			"Failed to parse: %s: %s. '%s' field must be of BSON type string.", r.name, store.ShellValue(r.body.Lookup(r.name)), r.name)
 	}
 	ns := store.Namespace{DB: r.db, Coll: name}
 	return ns, store.CheckNamespace(ns)

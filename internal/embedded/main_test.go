@@ -25,14 +25,19 @@ type mongoSetup struct {
 
 func setupMongo(t *testing.T, cfg embedded.MongoConfig) *mongoSetup {
 	t.Helper()
+	return newSetup(t, cfg, 30*time.Second)
+}
+
+func newSetup(t testing.TB, cfg embedded.MongoConfig, limit time.Duration) *mongoSetup {
+	t.Helper()
 	server := startMongo(t, cfg)
-	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), limit)
 	t.Cleanup(cancel)
 	client := connect(t, ctx, server)
 	return &mongoSetup{server, client, client.Database("facts"), ctx}
 }
 
-func startMongo(t *testing.T, cfg embedded.MongoConfig) *embedded.Mongo {
+func startMongo(t testing.TB, cfg embedded.MongoConfig) *embedded.Mongo {
 	t.Helper()
 	cfg.Logger = slog.New(slog.DiscardHandler)
 	server, err := embedded.NewMongo(cfg)
@@ -56,7 +61,7 @@ func startMongo(t *testing.T, cfg embedded.MongoConfig) *embedded.Mongo {
 	return server
 }
 
-func connect(t *testing.T, ctx context.Context, server *embedded.Mongo) *mongo.Client {
+func connect(t testing.TB, ctx context.Context, server *embedded.Mongo) *mongo.Client {
 	t.Helper()
 	client, err := mongo.Connect(options.Client().ApplyURI(server.URL()).SetServerSelectionTimeout(5 * time.Second))
 	if err != nil {

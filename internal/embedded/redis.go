@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"time"
 
 	"github.com/alicebob/miniredis/v2"
 )
@@ -32,7 +33,6 @@ func NewRedis(cfg RedisConfig) (*Redis, error) {
 	if err := m.StartAddr(cfg.Addr); err != nil {
 		return nil, fmt.Errorf("open embedded redis: %w", err)
 	}
-	m.ClockTTL(true) // TTLs age with the wall clock
 	host, port, err := net.SplitHostPort(m.Addr())
 	if err != nil {
 		m.Close()
@@ -53,7 +53,21 @@ func (r *Redis) URL() string { return "redis://" + r.addr }
 // Run keeps the server until ctx ends, then closes every connection and returns
 // nil when all of its goroutines have ended.
 func (r *Redis) Run(ctx context.Context) error {
-	<-ctx.Done()
-	r.server.Close()
-	return nil
+	defer r.server.Close()
+	ticker := time.NewTicker(agePace)
+	defer ticker.Stop()
+	for aged := time.Now(); ; {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-ticker.C:
+			now := time.Now()
+			r.server.FastForward(now.Sub(aged))
+			aged = now
+		}
+	}
 }
+
+// agePace is how often TTLs are aged. Aging walks over all keys, so miniredis' own
+// way, at every command, would make each cost as much as there are users.
+const agePace = 100 * time.Millisecond

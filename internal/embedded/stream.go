@@ -85,7 +85,8 @@ func (s *stream) collect(size int64) (feedBatch, <-chan struct{}, error) {
 		for _, e := range read.Entries {
 			doc, err := s.take(e)
 			if err != nil {
-				return s.failed(b, err)
+				// Those before it in this batch go with it, as on a server.
+				return feedBatch{}, nil, err
 			}
 			if doc != nil && len(b.docs) > 0 && bytes+len(doc) > maxBatchBytes {
 				token := s.token
@@ -105,17 +106,6 @@ func (s *stream) collect(size int64) (feedBatch, <-chan struct{}, error) {
 
 func full(b feedBatch, size int64, bytes int) bool {
 	return (size >= 0 && int64(len(b.docs)) >= size) || bytes > maxBatchBytes
-}
-
-// failed: events that came before the one at fault are given first; the error
-// comes again with the next batch, since the place has not moved.
-func (s *stream) failed(b feedBatch, err error) (feedBatch, <-chan struct{}, error) {
-	if len(b.docs) == 0 {
-		return b, nil, err
-	}
-	token := s.token
-	b.token = &token
-	return b, nil, nil
 }
 
 // advance moves behind an entry. The token of an event that was given is its

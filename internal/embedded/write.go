@@ -80,9 +80,6 @@ func (r *request) writeReply(head bson.D, b *batch) bson.D {
 	if len(b.errors) > 0 {
 		head = append(head, bson.E{Key: "writeErrors", Value: b.errors})
 	}
-	if r.inTxn {
-		return head
-	}
 	return append(head,
 		bson.E{Key: "opTime", Value: opTime(timestamp(r.server.engine.OperationTime()))},
 		bson.E{Key: "electionId", Value: r.server.electionID},

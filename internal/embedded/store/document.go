@@ -178,6 +178,9 @@ func shellValue(v bson.RawValue) string {
 // ShellDocument prints a document the way a server does in its messages.
 func ShellDocument(raw bson.Raw) string { return shellDocument(raw) }
 
+// ShellValue prints a value the way a server does in its messages.
+func ShellValue(v bson.RawValue) string { return shellValue(v) }
+
 // withID puts _id first, and makes one where there is none. It checks what a
 // server checks of a document to store.
 func withID(doc bson.Raw) (bson.Raw, error) {
