@@ -7,5 +7,5 @@ var (
 	Lock         = lock
 	ErrLocked    = errLocked
 	ByContent    = byContent
-	Report       = report
+	MongodKeeper = mongodKeeper
 )

@@ -33,6 +33,7 @@ var mongod = sync.OnceValues(startMongod)
 // mongodKeeper ends mongod, and removes its files, when its own standard input ends: that is when this
 // process does, however it ends. No test's cleanup could, since any test may be the last.
 const mongodKeeper = `
+trap '' INT TERM
 dir=$1; shift
 mongod --dbpath "$dir" "$@" >"$dir/log" 2>&1 &
 pid=$!
