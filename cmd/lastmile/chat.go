@@ -43,8 +43,8 @@ func (c chatCommand) Run(ctx context.Context, logger *slog.Logger) error {
 	if err != nil {
 		return err
 	}
-	defer func() { _ = backend.Close(context.WithoutCancel(ctx)) }()
 	running := newLayers(ctx)
+	running.closing(backend.Close)
 	running.start(
 		func(ctx context.Context) error { return serveHTTP(ctx, public, backend.Handler()) },
 		internalPart(inside, telemetry.Config{

@@ -86,7 +86,7 @@ func (c devCommand) Run(ctx context.Context, logger *slog.Logger, std streams) e
 	} else {
 		err = errors.Join(err, running.stop())
 	}
-	return errors.Join(err, d.close(context.WithoutCancel(ctx)))
+	return errors.Join(err, d.close())
 }
 
 func (d *dev) listen() error {
@@ -97,13 +97,13 @@ func (d *dev) listen() error {
 	for _, address := range d.flags.SocketListen {
 		public, err := listen("--socket-listen", address)
 		if err != nil {
-			return errors.Join(err, d.close(context.Background()))
+			return errors.Join(err, d.close())
 		}
 		d.publics = append(d.publics, public)
 		d.at.Sockets = append(d.at.Sockets, "http://"+public.Addr().String())
 	}
 	if d.inside, err = listen("--internal-listen", d.flags.InternalListen); err != nil {
-		return errors.Join(err, d.close(context.Background()))
+		return errors.Join(err, d.close())
 	}
 	d.at.Chat = "http://" + d.page.Addr().String()
 	d.at.Internal = "http://" + d.inside.Addr().String()
@@ -118,7 +118,7 @@ func (d *dev) start(ctx context.Context, running *layers) error {
 		return err
 	}
 	registry := telemetry.NewRegistry()
-	if err := d.build(ctx, registry); err != nil {
+	if err := d.build(ctx, running, registry); err != nil {
 		return err
 	}
 	parts := []part{
@@ -161,7 +161,8 @@ func (d *dev) startServers(running *layers) error {
 	return nil
 }
 
-func (d *dev) build(ctx context.Context, registry *prometheus.Registry) error {
+// build opens the clients and makes the parts; only the clients run when it returns.
+func (d *dev) build(ctx context.Context, running *layers, registry *prometheus.Registry) error {
 	var err error
 	if d.redis, err = (redisFlags{RedisURL: d.at.RedisURL}).open(ctx); err != nil {
 		return err
@@ -169,6 +170,7 @@ func (d *dev) build(ctx context.Context, registry *prometheus.Registry) error {
 	if d.store, err = (mongoFlags{MongoURL: d.at.MongoURL}).open(ctx, outbox.Config{Logger: d.logger, Metrics: registry}); err != nil {
 		return err
 	}
+	running.closing(d.store.Close)
 	d.relay, err = relay.New(relay.Config{
 		Name:          "dev-relay",
 		NotifyEnabled: true,
@@ -204,7 +206,11 @@ func (d *dev) build(ctx context.Context, registry *prometheus.Registry) error {
 		Sockets:     d.at.Sockets,
 		Logger:      d.logger,
 	})
-	return err
+	if err != nil {
+		return err
+	}
+	running.closing(d.chat.Close)
+	return nil
 }
 
 // pageOrigins are the names by which a browser on this machine may call the chat page.
@@ -241,15 +247,9 @@ func (d *dev) status() any {
 	return status
 }
 
-// close gives back what is open when nothing runs any more.
-func (d *dev) close(ctx context.Context) error {
+// close gives back the listeners that nothing served.
+func (d *dev) close() error {
 	var errs []error
-	if d.chat != nil {
-		errs = append(errs, d.chat.Close(ctx))
-	}
-	if d.store != nil {
-		errs = append(errs, d.store.Close(ctx))
-	}
 	for _, listener := range append([]net.Listener{d.page, d.inside}, d.publics...) {
 		if listener == nil {
 			continue

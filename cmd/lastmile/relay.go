@@ -35,7 +35,6 @@ func (c relayCommand) Run(ctx context.Context, logger *slog.Logger) error {
 	if err != nil {
 		return err
 	}
-	defer func() { _ = store.Close(context.WithoutCancel(ctx)) }()
 	r, err := relay.New(relay.Config{
 		Name:          instanceName(c.Name, inside.Addr()),
 		Partitions:    c.Partitions,
@@ -47,6 +46,7 @@ func (c relayCommand) Run(ctx context.Context, logger *slog.Logger) error {
 		return err
 	}
 	running := newLayers(ctx)
+	running.closing(store.Close)
 	running.start(internalPart(inside, telemetry.Config{
 		Registry: registry,
 		Ready:    r.Ready,

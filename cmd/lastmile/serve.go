@@ -11,8 +11,12 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// httpGrace is how long requests under way may take once a listener was asked to stop.
-const httpGrace = time.Second
+const (
+	// httpGrace is how long requests under way may take once a listener was asked to stop.
+	httpGrace = time.Second
+	// closeGrace bounds what a client says to its server when it is closed: that one may be gone.
+	closeGrace = time.Second
+)
 
 // serveHTTP answers requests on the listener until ctx ends, lets those under way finish for
 // httpGrace, and closes what is left. It returns nil when asked to stop.
@@ -80,6 +84,16 @@ func (l *layers) start(parts ...part) {
 		})
 	}
 	l.stack = append(l.stack, layer{cancel: cancel, group: group})
+}
+
+// closing closes a client when the layers that use it are gone, and before those that it speaks to.
+func (l *layers) closing(shut func(context.Context) error) {
+	l.start(func(ctx context.Context) error {
+		<-ctx.Done()
+		limited, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeGrace)
+		defer cancel()
+		return shut(limited)
+	})
 }
 
 // wait blocks until ctx ends or a part fails, stops all layers and returns the first failure.

@@ -48,7 +48,6 @@ func (c socketCommand) Run(ctx context.Context, logger *slog.Logger) error {
 	if err != nil {
 		return err
 	}
-	defer func() { _ = store.Close(context.WithoutCancel(ctx)) }()
 	server, err := socket.New(socket.Config{
 		Name:          instanceName(c.Name, public.Addr()),
 		Address:       public.Addr().String(),
@@ -65,6 +64,7 @@ func (c socketCommand) Run(ctx context.Context, logger *slog.Logger) error {
 		return err
 	}
 	running := newLayers(ctx)
+	running.closing(store.Close)
 	running.start(
 		func(ctx context.Context) error { return serveHTTP(ctx, public, server.Handler()) },
 		internalPart(inside, telemetry.Config{
