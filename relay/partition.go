@@ -107,7 +107,10 @@ func (t *tenure) keepLease(work context.Context) {
 			err = t.lease.renew(ctx, t.conn)
 			cancel()
 		}
-		if err != nil && !isBusy(err) {
+		if isBusy(err) {
+			continue
+		}
+		if err := cmp.Or(t.broken(work, err), err); err != nil {
 			t.fail(err)
 			return
 		}

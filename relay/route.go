@@ -3,6 +3,7 @@ package relay
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 
@@ -12,9 +13,14 @@ import (
 	"github.com/lastmile-gateway/lastmile/registry"
 )
 
-// stageLegs is how many recipients travel in one pipeline: enough that the round
-// trip is nothing, few enough that Redis serves others in between.
-const stageLegs = 2000
+// A stage's pipeline takes so many recipients: enough that the round trip is
+// nothing, few enough that Redis serves others in between, and that the lease's
+// renewal, which waits behind it, is not late.
+const (
+	widthFirst = 64
+	widthLeast = 16
+	widthMost  = 2000
+)
 
 // leg is one recipient of one event.
 type leg struct {
@@ -36,27 +42,42 @@ func (l *leg) connected() bool {
 	return l.fault == nil && len(l.routed.Locations) > 0 && (l.routed.Seq > 0 || l.env.Ephemeral)
 }
 
+// stage takes legs to where they go.
+type stage func(work context.Context, legs []leg) error
+
 // route takes events to their recipients in commit order, as many recipients at a
 // time as one pipeline takes. When it returns nil, every pair is in an inbox, in
 // the notifications, or settled by rule.
-func (t *tenure) route(work context.Context, events []*routable, stage func(context.Context, []leg) error) error {
-	legs := make([]leg, 0, min(stageLegs, 2*len(events)))
+func (t *tenure) route(work context.Context, events []*routable, to stage) error {
+	var legs []leg
 	for _, e := range events {
 		for _, user := range e.to {
+			if len(legs) >= t.width {
+				if err := t.run(work, legs, to); err != nil {
+					return err
+				}
+				legs = legs[:0]
+			}
 			legs = append(legs, leg{routable: e, user: user})
-			if len(legs) < stageLegs {
-				continue
-			}
-			if err := stage(work, legs); err != nil {
-				return err
-			}
-			legs = legs[:0]
 		}
 	}
 	if len(legs) == 0 {
 		return nil
 	}
-	return stage(work, legs)
+	return t.run(work, legs, to)
+}
+
+// run runs a stage, and makes the next one wider or narrower by how long it took.
+func (t *tenure) run(work context.Context, legs []leg, to stage) error {
+	began := time.Now()
+	err := to(work, legs)
+	switch took, fair := time.Since(began), t.r.cfg.Lease/16; {
+	case took > fair:
+		t.width = max(t.width/2, widthLeast)
+	case took < fair/4 && len(legs) == t.width:
+		t.width = min(2*t.width, widthMost)
+	}
+	return err
 }
 
 // stageAppend routes legs: each is appended to its user's log and the user located

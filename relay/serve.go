@@ -27,18 +27,15 @@ func (t *tenure) serve(work context.Context) error {
 	for {
 		began := time.Now()
 		err := t.follow(work)
+		if isHistoryLost(err) && ctx.Err() == nil {
+			err = t.catchUp(work, err)
+		}
 		switch {
 		case ctx.Err() != nil:
 			return t.leave(work, ctx)
 		case t.isOver(err):
 			return err
-		case isHistoryLost(err):
-			err = t.catchUp(work, err)
-			if err != nil && t.isOver(err) {
-				return err
-			}
-		}
-		if err != nil {
+		case err != nil:
 			t.mongoTrouble.begin(t.log, "mongodb trouble, going on with backoff", err)
 			t.view.trouble(err)
 		}

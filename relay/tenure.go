@@ -45,6 +45,7 @@ type tenure struct {
 	tick         int64              // of the last slot
 	ticked       time.Time          // when that was written
 	careful      outbox.Timestamp   // up to it, anything may have been routed before
+	width        int                // of a stage, in recipients
 	mongoTrouble trouble
 }
 
@@ -53,7 +54,7 @@ type tenure struct {
 // once with the first trouble.
 func newTenure(p *partition) (*tenure, context.Context) {
 	work, fail := context.WithCancelCause(context.WithoutCancel(p.stop))
-	t := &tenure{partition: p, fail: fail, probe: newProber(p)}
+	t := &tenure{partition: p, fail: fail, probe: newProber(p), width: widthFirst}
 	t.conn = p.r.dial(func() { fail(fmt.Errorf("%w: %w", errRedis, errDialled)) })
 	t.reg = registry.New(t.conn, registry.Config{})
 	t.streams = inbox.New(t.conn, inbox.Config{Logger: p.log, Metrics: p.r.cfg.Metrics})
