@@ -9,7 +9,6 @@ import (
 	"io"
 	"log/slog"
 	"net/http"
-	"strconv"
 	"time"
 
 	"github.com/lastmile-gateway/lastmile/protocol"
@@ -34,7 +33,7 @@ func (s *Server) serveEvents(w http.ResponseWriter, r *http.Request) {
 	case err != nil:
 		return // the client is gone
 	}
-	list, err := decodeEvents(body)
+	list, err := protocol.DecodeEvents(body) // refuses reserved types too
 	if err != nil {
 		writeProblem(w, invalidProblem(err))
 		return
@@ -62,39 +61,6 @@ func (s *Server) hasAPIKey(r *http.Request) bool {
 		found |= subtle.ConstantTimeCompare(given[:], want[:])
 	}
 	return ok && found == 1
-}
-
-func decodeEvents(body []byte) ([]*protocol.Event, error) {
-	list, err := protocol.DecodeEvents(body)
-	if err != nil {
-		return nil, err
-	}
-	array := isArray(body)
-	var faults []protocol.Fault
-	for i, e := range list {
-		if protocol.ReservedType(e.Type) {
-			pointer := "/type"
-			if array {
-				pointer = "/" + strconv.Itoa(i) + pointer
-			}
-			faults = append(faults, protocol.Fault{Pointer: pointer, Message: "is reserved for the system"})
-		}
-	}
-	if faults != nil {
-		return nil, &protocol.ValidationError{Faults: faults}
-	}
-	return list, nil
-}
-
-func isArray(body []byte) bool {
-	for _, b := range body {
-		switch b {
-		case ' ', '\t', '\r', '\n':
-		default:
-			return b == '['
-		}
-	}
-	return false
 }
 
 func (s *Server) writePublishProblem(w http.ResponseWriter, err error) {

@@ -36,8 +36,6 @@ func (c *conn) judgePublish(p *protocol.Publish) (protocol.ErrorCode, string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	switch {
-	case protocol.ReservedType(p.Event.Type):
-		return protocol.ErrorNotAllowed, "/event/type is reserved for the system"
 	case !c.identity.mayPublish(p.Event.Type):
 		return protocol.ErrorNotAllowed, "the token does not allow events of this type"
 	case len(c.publish.waiting) >= c.s.cfg.PublishQueue:

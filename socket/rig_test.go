@@ -133,7 +133,18 @@ func (r *rig) start(name string, tweaks ...tweak) *node {
 	return r.startAt(r.redis.Server(), name, tweaks...)
 }
 
+// startOn is start with another outbox.
+func (r *rig) startOn(store socket.Events, name string) *node {
+	r.t.Helper()
+	return r.startWith(r.redis.Server(), store, name)
+}
+
 func (r *rig) startAt(where *redisconn.Server, name string, tweaks ...tweak) *node {
+	r.t.Helper()
+	return r.startWith(where, r.store, name, tweaks...)
+}
+
+func (r *rig) startWith(where *redisconn.Server, store socket.Events, name string, tweaks ...tweak) *node {
 	r.t.Helper()
 	cfg := socket.Config{
 		Name: name, TokenSecret: []byte(secret), APIKeys: []string{apiKey}, NotifyEnabled: true, DrainWindow: 200 * time.Millisecond,
@@ -142,7 +153,7 @@ func (r *rig) startAt(where *redisconn.Server, name string, tweaks ...tweak) *no
 	for _, tw := range tweaks {
 		tw(&cfg)
 	}
-	srv, err := socket.NewWith(cfg, where, r.store)
+	srv, err := socket.NewWith(cfg, where, store)
 	if err != nil {
 		r.t.Fatal(err)
 	}
