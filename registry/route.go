@@ -116,8 +116,11 @@ func readCareful(reply any) (Routed, error) {
 	if !ok || len(parts) != 2 {
 		return Routed{}, errors.New("script answered no pair")
 	}
-	routed := decodeHash(parts[1]).routed()
-	routed.Seq = protocol.Seq(integer(parts[0]))
+	h, index := decodeHash(parts[1]), integer(parts[0])
+	routed := h.routed()
+	if index >= 0 && h.epoch != "" {
+		routed.Seq = h.base + protocol.Seq(index)
+	}
 	return routed, nil
 }
 

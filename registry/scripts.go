@@ -4,6 +4,7 @@ import (
 	"context"
 	"embed"
 	"fmt"
+	"strings"
 
 	"github.com/redis/go-redis/v9"
 )
@@ -12,19 +13,23 @@ import (
 var sources embed.FS
 
 var (
-	connectScript = script("connect")
+	connectScript = script("common", "connect")
 	appendScript  = script("append")
-	trimScript    = script("trim")
-	gapScript     = script("gap")
-	holdsScript   = script("holds")
-	breakScript   = script("break")
-	refreshScript = script("refresh")
-	ackedScript   = script("acked")
+	trimScript    = script("common", "trim")
+	gapScript     = script("common", "gap")
+	holdsScript   = script("common", "holds")
+	breakScript   = script("common", "break")
+	refreshScript = script("common", "refresh")
+	ackedScript   = script("common", "acked")
 	revokeScript  = script("revoke")
 )
 
-func script(name string) *redis.Script {
-	return redis.NewScript(source("common") + source(name))
+func script(names ...string) *redis.Script {
+	var text strings.Builder
+	for _, name := range names {
+		text.WriteString(source(name))
+	}
+	return redis.NewScript(text.String())
 }
 
 func source(name string) string {

@@ -1,4 +1,4 @@
--- Every script begins with this text. KEYS[1] is user:{uid}:at, KEYS[2] user:{uid}:log.
+-- Most scripts begin with this text. KEYS[1] is user:{uid}:at, KEYS[2] user:{uid}:log.
 local at, log = KEYS[1], KEYS[2]
 local SENTINEL = string.rep('\0', 16)
 
@@ -36,12 +36,4 @@ local function keep(window)
   local t = int(now() + tonumber(window))
   redis.call('PEXPIREAT', at, t)
   redis.call('PEXPIREAT', log, t)
-end
-
--- Cuts a log longer than max down to its last `to` elements.
-local function trim(base, len, max, to)
-  if len <= max then return base, len end
-  redis.call('LTRIM', log, int(-to), '-1')
-  redis.call('HSET', at, '@base', int(base + len - to))
-  return base + len - to, to
 end

@@ -1,5 +1,7 @@
--- trim: KEYS: at, log   ARGV: max length, length after a trim   → length
+-- trim: KEYS: at, log   ARGV: max length, length after a trim
 local epoch, base, len = look()
-if not epoch then return 0 end
-base, len = trim(base, len, tonumber(ARGV[1]), tonumber(ARGV[2]))
-return len
+local max, to = tonumber(ARGV[1]), tonumber(ARGV[2])
+if not epoch or len <= max then return 0 end
+redis.call('LTRIM', log, int(-to), '-1')
+redis.call('HSET', at, '@base', int(base + len - to))
+return 1
