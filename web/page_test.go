@@ -211,6 +211,7 @@ func TestPageKeepsWhatCouldNotBeSent(t *testing.T) {
 		t.Errorf("failure says %q", told)
 	}
 	shoot(t, ctx, "failed")
+	run(t, ctx, chromedp.Reload(), chromedp.WaitVisible(chromedp.CSS(`[data-testid=message][data-state=failed] .failure`)))
 	f.set(func() { f.refusing = "" })
 	run(t, ctx, chromedp.Click(chromedp.CSS(".failure button")), chromedp.WaitVisible(chromedp.CSS(`[data-testid=message][data-state=sent]`)))
 	if got := texts(t, ctx); len(got) != 1 {

@@ -149,6 +149,9 @@ func TestRoomsAndMembers(t *testing.T) {
 	b.must(409, b.call(bob, "POST", "/api/rooms", map[string]string{"title": "plans"}))
 
 	made := b.events("chat.room")
+	if len(made) == 1 && (made[0].Notify == nil || *made[0].Notify) {
+		t.Error("who is away is notified of a new room")
+	}
 	if len(made) != 1 || fmt.Sprint(made[0].To) != "[alice bob]" || made[0].Subject != "room:plans" {
 		t.Errorf("room events %+v", made)
 	}

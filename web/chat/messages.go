@@ -23,6 +23,7 @@ const (
 	maxText      = 10_000 // characters
 	defaultLimit = 50
 	maxLimit     = 200
+	messageEvent = "chat.message"
 )
 
 // Message is a document of chat_messages, and the data of a chat.message event.
@@ -139,7 +140,7 @@ func (s *Server) insert(ctx context.Context, m Message) (Message, error) {
 	if _, err := s.messages.InsertOne(ctx, m); err != nil {
 		return m, err
 	}
-	return m, s.publish(ctx, "chat.message", m.Room, to, m)
+	return m, s.publish(ctx, messageEvent, m.Room, to, m)
 }
 
 // getMessages answers a page of the history, oldest first: the newest ones, or those before a seq.

@@ -40,6 +40,9 @@ func TestMessageAndItsEvent(t *testing.T) {
 	if e.Source != "chat" || e.Subject != "room:lobby" || fmt.Sprint(e.To) != "[alice bob]" {
 		t.Errorf("event %+v", e)
 	}
+	if e.Notify != nil && !*e.Notify {
+		t.Error("who is away isn't notified of a message")
+	}
 	for field, want := range got {
 		if fmt.Sprint(e.Data[field]) != fmt.Sprint(want) {
 			t.Errorf("event data %s: %v, want %v", field, e.Data[field], want)

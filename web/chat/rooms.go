@@ -15,6 +15,11 @@ import (
 // Lobby is the room that everybody is in.
 const Lobby = "lobby"
 
+const (
+	memberEvent = "chat.member"
+	roomEvent   = "chat.room"
+)
+
 // Room is a document of chat_rooms, and the data of a chat.room event.
 type Room struct {
 	ID    string `json:"id" bson:"_id"`
@@ -81,7 +86,7 @@ func (s *Server) postRoom(w http.ResponseWriter, r *http.Request, u User) error 
 		if err != nil {
 			return err
 		}
-		if err := s.publish(ctx, "chat.room", room.ID, to, room); err != nil {
+		if err := s.publish(ctx, roomEvent, room.ID, to, room); err != nil {
 			return err
 		}
 		return s.addMember(ctx, Member{Room: room.ID, User: u.ID, Name: u.Name, JoinedAt: now()})
@@ -148,7 +153,7 @@ func (s *Server) addMember(ctx context.Context, m Member) error {
 		return err
 	}
 	m.Members = room.Members
-	return s.publish(ctx, "chat.member", m.Room, to, m)
+	return s.publish(ctx, memberEvent, m.Room, to, m)
 }
 
 func (s *Server) getMembers(w http.ResponseWriter, r *http.Request, u User) error {

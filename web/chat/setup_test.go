@@ -109,6 +109,7 @@ type event struct {
 	Type    string         `bson:"type"`
 	Source  string         `bson:"source"`
 	Subject string         `bson:"subject"`
+	Notify  *bool          `bson:"notify"`
 	Data    map[string]any `bson:"data"`
 }
 

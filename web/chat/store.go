@@ -102,6 +102,8 @@ func (s *Server) publish(ctx context.Context, eventType, room string, to []proto
 		Subject: "room:" + room,
 		To:      to,
 		Data:    body,
+		// Who is away wants to hear of messages, not of who came in.
+		SkipNotify: eventType != messageEvent,
 	})
 }
 

@@ -86,6 +86,16 @@ test("ephemeral events are shown once and move nothing", async () => {
   assert.deepEqual(w.client.position, { epoch: "E1", seq: 3, id: "e3" });
 });
 
+test("a flood of ephemeral events pushes no other id out", async () => {
+  const w = setup();
+  const s = await w.join();
+  await s.say(events([1, "e1"]));
+  for (let i = 0; i < 5_000; i++) await s.say(events(`x${i}`));
+  await s.say(welcome({ n: 2, epoch: "E2", recovered: true }), events([1, "e1"], [2, "e2"]));
+  assert.deepEqual(w.log.filter((id) => id.startsWith("e")), ["e1", "e2"]);
+  assert.deepEqual(s.acks.at(-1), [2, 2]);
+});
+
 test("TestCase_F02: replayed events move the position: replay sizes 3, 0, 0", async () => {
   const w = setup();
   const s1 = await w.join({ seq: 1, id: "e1" });

@@ -4,6 +4,8 @@ import { ClientError, DeliveryEvent, ResyncEvent } from "./events.js";
 
 /** Ids remembered; the server's log replays at most 512 seqs, the rest is for moves between epochs. */
 const SEEN = 2_048;
+/** Ephemeral ones have their own, so that a flood of typing marks pushes out no other. */
+const MARKS = 256;
 /** With slow listeners an ack goes out at least so often, well below the server's ack timeout. */
 const ACK_EVERY = 1_000;
 const RELOAD_AGAIN = 1_000;
@@ -24,6 +26,8 @@ export class Receiver {
   #busy = false;
   /** @type {Set<string>} */
   #seen = new Set();
+  /** @type {Set<string>} */
+  #marks = new Set();
   /** The reload that is owed: what nobody loaded yet must not be acked, on any connection. @type {object | null} */
   #reload = null;
   /** @type {Connection | null} */
@@ -54,22 +58,25 @@ export class Receiver {
 
   async #run() {
     this.#busy = true;
-    for (let next; (next = this.#queue.shift()); ) {
-      const [conn, frame] = next;
-      if (!conn.live) continue;
-      if (frame.type === "welcome") this.#welcome(conn, frame);
-      else {
-        for (const item of frame.events) {
-          const done = this.#hand(conn, item);
-          if (done) await done;
-          // Ended late: the next connection brings it again, and acks it.
-          if (!conn.live) break;
-          this.#handled(conn, item);
+    try {
+      for (let next; (next = this.#queue.shift()); ) {
+        const [conn, frame] = next;
+        if (!conn.live) continue;
+        if (frame.type === "welcome") this.#welcome(conn, frame);
+        else {
+          for (const item of frame.events) {
+            const done = this.#hand(conn, item);
+            if (done) await done;
+            // Ended late: the next connection brings it again, and acks it.
+            if (!conn.live) break;
+            this.#handled(conn, item);
+          }
         }
+        this.#ack(conn);
       }
-      this.#ack(conn);
+    } finally {
+      this.#busy = false;
     }
-    this.#busy = false;
   }
 
   /**
@@ -94,9 +101,10 @@ export class Receiver {
    */
   #hand(conn, item) {
     const { id } = item.event;
-    if (this.#seen.has(id) || (item.seq !== undefined && item.seq <= conn.handled)) return undefined;
-    this.#seen.add(id);
-    if (this.#seen.size > SEEN) for (const oldest of this.#seen) { this.#seen.delete(oldest); break; }
+    const [seen, limit] = item.seq === undefined ? [this.#marks, MARKS] : [this.#seen, SEEN];
+    if (seen.has(id) || (item.seq !== undefined && item.seq <= conn.handled)) return undefined;
+    seen.add(id);
+    if (seen.size > limit) for (const oldest of seen) { seen.delete(oldest); break; }
     return this.target
       .deliver(new DeliveryEvent(item))
       ?.catch((error) => this.#raise("event", error));

@@ -9,6 +9,8 @@ const KEY = "lastmile.chat.pending";
 /** One at a time, so that they are stored in the order they were written. They survive a reload of the page. */
 export class Sender {
   #queue = [];
+  /** What was given up, by key; it waits for its writer to decide. */
+  #failed = new Map();
   #busy = false;
   #local = Date.now();
 
@@ -26,7 +28,12 @@ export class Sender {
     } catch {
       // Not ours: nothing to take up.
     }
-    for (const message of kept) if (message.from === this.model.me.id) this.#add(message);
+    for (const message of kept) {
+      if (message.from !== this.model.me.id) continue;
+      if (message.problem === undefined) this.#add(message);
+      else this.#fail(message, message.problem);
+    }
+    this.changed();
   }
 
   send(room, text) {
@@ -49,6 +56,7 @@ export class Sender {
     const room = this.model.rooms.get(message.room);
     if (room?.byKey.get(keyOf(message))?.state === "sent") return;
     room?.byKey.set(keyOf(message), pending);
+    this.#failed.delete(keyOf(message));
     this.#queue.push(pending);
     this.#keep();
     this.changed();
@@ -88,7 +96,9 @@ export class Sender {
 
   #fail(message, problem) {
     if (this.#known(message)?.state === "sent") return;
-    this.model.rooms.get(message.room)?.byKey.set(keyOf(message), { ...message, state: "failed", problem });
+    const failed = { ...message, state: "failed", problem };
+    this.#failed.set(keyOf(message), failed);
+    this.model.rooms.get(message.room)?.byKey.set(keyOf(message), failed);
   }
 
   #known(message) {
@@ -96,7 +106,7 @@ export class Sender {
   }
 
   #keep() {
-    sessionStorage.setItem(KEY, JSON.stringify(this.#queue));
+    sessionStorage.setItem(KEY, JSON.stringify([...this.#failed.values(), ...this.#queue]));
   }
 }
 
