@@ -270,6 +270,16 @@ func (r *rig) enter(id protocol.InstanceID, e inbox.Entry) string {
 	return entry
 }
 
+// enterAs is enter under a chosen entry id; it makes the stream where there is none.
+func (r *rig) enterAs(id protocol.InstanceID, entry string, e inbox.Entry) {
+	r.t.Helper()
+	args := inbox.QueueAppend(r.t.Context(), r.rdb.Pipeline(), id, e).Args()
+	values := args[len(args)-6:] // v, n, b
+	if err := r.rdb.XAdd(r.t.Context(), &redis.XAddArgs{Stream: inbox.Key(id), ID: entry, Values: values}).Err(); err != nil {
+		r.t.Fatal(err)
+	}
+}
+
 // settled waits until the inbox is empty, pending ones too.
 func (r *rig) settled(id protocol.InstanceID) {
 	r.t.Helper()
