@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"testing"
+	"time"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/mongo"
@@ -125,5 +126,109 @@ func TestDriver_StreamResumes(t *testing.T) {
 	defer func() { _ = stream.Close(s.ctx) }()
 	if x, y := nextID(stream), nextID(stream); x != 1 || y != 2 {
 		t.Fatalf("resumed with %d, %d", x, y)
+	}
+}
+
+// A driver that looks for the members of the set finds the one.
+func TestDriver_DiscoversTheSet(t *testing.T) {
+	t.Parallel()
+	s := setupMongo(t, embedded.MongoConfig{})
+	client, err := mongo.Connect(options.Client().ApplyURI("mongodb://" + s.server.Addr() + "/?replicaSet=rs0"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = client.Disconnect(s.ctx) }()
+	if err := client.Ping(s.ctx, nil); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestDriver_Indexes(t *testing.T) {
+	t.Parallel()
+	s := setupMongo(t, embedded.MongoConfig{Sweep: 5 * time.Millisecond})
+	c := s.db.Collection("c")
+	_, err := c.Indexes().CreateMany(s.ctx, []mongo.IndexModel{
+		{Keys: bson.D{{Key: "u", Value: 1}}, Options: options.Index().SetUnique(true).SetSparse(true)},
+		{Keys: bson.D{{Key: "t", Value: -1}, {Key: "_id", Value: 1}}},
+		{Keys: bson.D{{Key: "gone", Value: 1}}, Options: options.Index().SetExpireAfterSeconds(0)},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range 5 {
+		if _, err := c.InsertOne(s.ctx, bson.D{{Key: "_id", Value: i}, {Key: "t", Value: i}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := c.InsertOne(s.ctx, bson.D{{Key: "_id", Value: 5}, {Key: "u", Value: "x"}}); err != nil {
+		t.Fatal(err)
+	}
+	_, err = c.UpdateOne(s.ctx, bson.D{{Key: "_id", Value: 1}}, bson.D{{Key: "$set", Value: bson.D{{Key: "u", Value: "x"}}}})
+	if !mongo.IsDuplicateKeyError(err) {
+		t.Fatalf("want a duplicate key, got %v", err)
+	}
+	specs, err := c.Indexes().ListSpecifications(s.ctx)
+	if err != nil || len(specs) != 4 {
+		t.Fatalf("%d indexes, %v", len(specs), err)
+	}
+	if _, err := c.UpdateOne(s.ctx, bson.D{{Key: "_id", Value: 2}}, bson.D{{Key: "$set", Value: bson.D{{Key: "gone", Value: time.Now()}}}}); err != nil {
+		t.Fatal(err)
+	}
+	for n := int64(6); n != 5; {
+		if n, err = c.CountDocuments(s.ctx, bson.D{}); err != nil {
+			t.Fatalf("what is past its TTL is still there: %v", err)
+		}
+	}
+	if err := c.Indexes().DropOne(s.ctx, "u_1"); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestDriver_FindAndModifyAndAggregate(t *testing.T) {
+	t.Parallel()
+	s := setupMongo(t, embedded.MongoConfig{})
+	c := s.db.Collection("c")
+	var doc struct {
+		N    int
+		Tags []string
+	}
+	after := options.FindOneAndUpdate().SetUpsert(true).SetReturnDocument(options.After).SetProjection(bson.D{{Key: "n", Value: 1}})
+	for want := 1; want <= 3; want++ {
+		err := c.FindOneAndUpdate(s.ctx, bson.D{{Key: "_id", Value: "a"}},
+			bson.D{{Key: "$inc", Value: bson.D{{Key: "n", Value: 1}}}, {Key: "$push", Value: bson.D{{Key: "tags", Value: "t"}}}}, after).Decode(&doc)
+		if err != nil || doc.N != want || doc.Tags != nil {
+			t.Fatalf("%+v, %v", doc, err)
+		}
+	}
+	if err := c.FindOneAndDelete(s.ctx, bson.D{{Key: "_id", Value: "a"}}).Decode(&doc); err != nil || len(doc.Tags) != 3 {
+		t.Fatalf("%+v, %v", doc, err)
+	}
+	if err := c.FindOneAndDelete(s.ctx, bson.D{{Key: "_id", Value: "a"}}).Err(); !errors.Is(err, mongo.ErrNoDocuments) {
+		t.Fatalf("got %v", err)
+	}
+	for i := range 10 {
+		if _, err := c.InsertOne(s.ctx, bson.D{{Key: "room", Value: i % 3}, {Key: "n", Value: i}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var rooms []int
+	if err := c.Distinct(s.ctx, "room", bson.D{{Key: "n", Value: bson.D{{Key: "$gt", Value: 1}}}}).Decode(&rooms); err != nil || len(rooms) != 3 {
+		t.Fatalf("%v, %v", rooms, err)
+	}
+	cur, err := c.Aggregate(s.ctx, mongo.Pipeline{
+		{{Key: "$match", Value: bson.D{{Key: "n", Value: bson.D{{Key: "$lt", Value: 9}}}}}},
+		{{Key: "$group", Value: bson.D{{Key: "_id", Value: "$room"}, {Key: "sum", Value: bson.D{{Key: "$sum", Value: "$n"}}}, {Key: "max", Value: bson.D{{Key: "$max", Value: "$n"}}}}}},
+		{{Key: "$sort", Value: bson.D{{Key: "sum", Value: -1}}}},
+		{{Key: "$limit", Value: 2}},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var groups []struct {
+		ID       int `bson:"_id"`
+		Sum, Max int
+	}
+	if err := cur.All(s.ctx, &groups); err != nil || len(groups) != 2 || groups[0].ID != 2 || groups[0].Sum != 15 || groups[1].Max != 7 {
+		t.Fatalf("%+v, %v", groups, err)
 	}
 }

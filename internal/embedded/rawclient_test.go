@@ -37,7 +37,7 @@ func (c *rawClient) send(command any) {
 		c.t.Fatal(err)
 	}
 	c.id++
-	if err := c.conn.SetDeadline(time.Now().Add(20 * time.Second)); err != nil {
+	if err := c.conn.SetDeadline(time.Now().Add(time.Minute)); err != nil {
 		c.t.Fatal(err)
 	}
 	if _, err := c.conn.Write(wire.AppendCommand(nil, c.id, body)); err != nil {

@@ -34,8 +34,8 @@ func setupRedis(t *testing.T) *redisSetup {
 		case err := <-done:
 			done <- err
 			return err
-		case <-time.After(time.Second):
-			return errors.New("the server has not ended after 1s")
+		case <-time.After(closeLimit):
+			return fmt.Errorf("the server has not ended after %s", closeLimit)
 		}
 	}
 	o, err := redis.ParseURL(server.URL())
@@ -105,7 +105,7 @@ func TestRedis_ClosesUnderABlockedReader(t *testing.T) {
 		if err == nil {
 			t.Fatal("the read succeeded")
 		}
-	case <-time.After(time.Second):
+	case <-time.After(closeLimit):
 		t.Fatal("the read goes on after the server ended")
 	}
 }

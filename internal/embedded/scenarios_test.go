@@ -140,12 +140,12 @@ func killWaitingCursor(p *player) {
 	other := dialRaw(p.t, p.server)
 	probe := bson.D{{Key: "getMore", Value: p.lastCursor}, {Key: "collection", Value: "k"}, {Key: "maxTimeMS", Value: 1}, {Key: "$db", Value: "facts"}}
 	const inUse = 12051
-	for deadline := time.Now().Add(2 * time.Second); ; {
+	for deadline := time.Now().Add(30 * time.Second); ; {
 		if code, _ := other.run(probe).Lookup("code").AsInt64OK(); code == inUse {
 			break
 		}
 		if time.Now().After(deadline) {
-			p.t.Fatal("the getMore is not under way after 2s")
+			p.t.Fatal("the getMore is not under way after 30s")
 		}
 	}
 	other.run(bson.D{{Key: "killCursors", Value: "k"}, {Key: "cursors", Value: bson.A{p.lastCursor}}, {Key: "$db", Value: "facts"}})

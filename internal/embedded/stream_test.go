@@ -157,8 +157,8 @@ func TestStream_ServerEndsUnderAWaitingGetMore(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-	case <-time.After(time.Second):
-		t.Fatal("the server has not ended after 1s")
+	case <-time.After(closeLimit):
+		t.Fatalf("the server has not ended after %s", closeLimit)
 	}
 }
 

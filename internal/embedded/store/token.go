@@ -39,7 +39,19 @@ func (t Token) String() string {
 	b = appendInt(appendInt(b, kind), int64(t.Index))
 	b = append(b, pick(t.Invalidate, ctTrue, ctFalse))
 	b = append(append(b, t.rest...), keyEnd)
-	return strings.ToUpper(hex.EncodeToString(b))
+	return upperHex(b)
+}
+
+// upperHex: a token may have 12 MB, so it is not made in lower case first.
+func upperHex(b []byte) string {
+	const digits = "0123456789ABCDEF"
+	var s strings.Builder
+	s.Grow(2 * len(b))
+	for _, c := range b {
+		s.WriteByte(digits[c>>4])
+		s.WriteByte(digits[c&15])
+	}
+	return s.String()
 }
 
 // HighWaterMark is the place before everything that is written at t or later.
