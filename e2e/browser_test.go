@@ -54,6 +54,10 @@ func openChat(t *testing.T, parent context.Context, url, name string) *window {
 	t.Helper()
 	ctx, stop := chromedp.NewContext(parent, chromedp.WithNewBrowserContext())
 	t.Cleanup(stop)
+	// The first call makes the tab, which ends with that call's context.
+	if err := chromedp.Do(ctx); err != nil {
+		t.Fatalf("open a window: %v", err)
+	}
 	w := &window{t: t, ctx: ctx}
 	w.run("open "+url, chromedp.EmulateViewport(1100, 760), chromedp.Navigate(url))
 	w.logIn(name)
@@ -75,8 +79,19 @@ func (w *window) run(what string, steps ...chromedp.Action[chromedp.Void]) {
 	limited, cancel := context.WithTimeout(w.ctx, limit(20*time.Second))
 	defer cancel()
 	if err := chromedp.Do(limited, steps...); err != nil {
-		w.t.Fatalf("%s: %v", what, err)
+		w.t.Fatalf("%s: %v; the page shows:\n%s", what, err, w.page())
 	}
+}
+
+// page is what a person reads on the page, for the report of a failure.
+func (w *window) page() string {
+	limited, cancel := context.WithTimeout(w.ctx, 5*time.Second)
+	defer cancel()
+	text, err := chromedp.Run(limited, chromedp.Evaluate[string](`location.href + "\n" + document.body.innerText`))
+	if err != nil {
+		return err.Error()
+	}
+	return text
 }
 
 // read runs an action that answers something.
