@@ -36,10 +36,11 @@ type Stream struct {
 	extra     []Change // what the next Next answers first
 }
 
-// Next waits at most about Config.AwaitTime for a change, and answers what is at hand then, up to
-// Config.BatchSize; often nothing. It opens the stream again at its place as often as it must, with backoff and for
-// ever: meanwhile it answers nothing, and Trouble says why. It returns an error only if ctx ends (another Next
-// goes on where this one was), or if the history is lost: then every later call returns that error too.
+// Next waits at most Config.AwaitTime for a change, and answers what is at hand then, up to Config.BatchSize;
+// often nothing. It opens the stream again at its place as often as it must, with backoff and for ever: meanwhile it
+// answers nothing, Trouble says why, and a call takes as long as one attempt, Config.ConnectTimeout where nobody
+// answers. It returns an error only if ctx ends (another Next goes on where this one was), or if the history is
+// lost: then every later call returns that error too.
 func (st *Stream) Next(ctx context.Context) ([]Change, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
