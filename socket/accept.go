@@ -33,7 +33,9 @@ func (s *Server) serveWS(w http.ResponseWriter, r *http.Request) {
 	}
 	ws.SetReadLimit(readFactor * protocol.MaxClientFrame)
 	id, code := s.admit(r, offered)
-	if code == 0 && !s.conns.enter(s.cfg.MaxConnections) {
+	c := newConn(s, ws, id)
+	defer c.cancel()
+	if code == 0 && !s.conns.enter(c, s.cfg.MaxConnections) {
 		code = protocol.CloseOverloaded
 	}
 	if code != 0 {
@@ -41,10 +43,10 @@ func (s *Server) serveWS(w http.ResponseWriter, r *http.Request) {
 		_ = ws.Close(websocket.StatusCode(code), code.Reason()) // waits 5 s at most
 		return
 	}
-	defer s.conns.leave()
+	defer s.conns.leave(c)
 	s.metrics.sessions.Inc()
 	defer s.metrics.sessions.Dec()
-	newConn(s, ws, id).run()
+	c.run()
 }
 
 // admit returns the identity, if the upgrade carried one, or the code to refuse with.

@@ -13,9 +13,9 @@ import (
 // what is queued, hand the rest on, remove the inbox; the lease goes last.
 func (s *Server) drain(ctx context.Context) {
 	s.state.Store(draining)
-	users, sessions := s.hub.sessions()
-	s.log.Info("draining", slog.Int("users", users), slog.Int("sessions", sessions))
-	if sessions > 0 || s.conns.count() > 0 {
+	n := s.conns.count()
+	s.log.Info("draining", slog.Int("connections", n))
+	if n > 0 {
 		sleep(ctx, s.cfg.DrainDelay)
 		s.closeOver(ctx, s.cfg.DrainWindow)
 	}
@@ -38,9 +38,7 @@ func (s *Server) closeOver(ctx context.Context, window time.Duration) {
 		c.shut(protocol.CloseRestart)
 	}
 	// Connections that had not said hello yet, or came at the last moment.
-	for _, c := range s.hub.all() {
-		c.shut(protocol.CloseRestart)
-	}
+	s.conns.shut(protocol.CloseRestart)
 	s.conns.wait(ctx)
 }
 
@@ -72,6 +70,14 @@ func (l *life) finish(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, finishWithin)
 	defer cancel()
 	l.halt()
+	if l.over.Load() {
+		return // it lost its lease: a reaper has all of it
+	}
+	if !l.inherited.Load() {
+		for _, old := range l.olds { // no session is left that could be missed
+			_ = l.s.leases.End(ctx, old)
+		}
+	}
 	if !l.empty(ctx) {
 		entries, _ := l.tracker.size()
 		l.s.log.Warn("left entries in the inbox for others to take", slog.Int("entries", entries))

@@ -31,10 +31,12 @@ type life struct {
 	reading context.Context // ends when nothing more is to be read
 	halt    context.CancelFunc
 
-	progress atomic.Int64 // ms of the loop's last turn
-	awaited  atomic.Int64 // ms when the open probe was added; 0: none is open
-	probed   atomic.Int64 // ms when the last one came back
-	lag      atomic.Int64 // ms that it took
+	over      atomic.Bool  // run has returned
+	inherited atomic.Bool  // the earlier lives are ended
+	progress  atomic.Int64 // ms of the loop's last turn
+	awaited   atomic.Int64 // ms when the open probe was added; 0: none is open
+	probed    atomic.Int64 // ms when the last one came back
+	lag       atomic.Int64 // ms that it took
 }
 
 func (s *Server) newLife(id protocol.InstanceID, value int64) *life {
@@ -53,6 +55,7 @@ func (l *life) run(ctx context.Context) error {
 	defer func() { _ = l.beater.Close() }()
 	defer func() { _ = l.reader.Close() }()
 	defer l.halt()
+	defer l.over.Store(true)
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error {
 		if err := l.keeper.Run(ctx); err != nil {
@@ -106,6 +109,7 @@ func (l *life) inherit(ctx context.Context) error {
 			return nil
 		}
 	}
+	l.inherited.Store(true)
 	l.s.log.Info("moved to a new instance", slog.String("instance", string(l.id)), slog.Int("ended", len(l.olds)))
 	return nil
 }

@@ -274,7 +274,7 @@ func (l *life) route(tk *ticket, now time.Time) {
 		return
 	}
 	conns := l.s.hub.of(tk.pair.User)
-	if len(conns) == 0 {
+	if len(conns) == 0 || (tk.pair.Seq <= 0 && !tk.event.Ephemeral) { // without a place in a log nobody can ack it
 		l.nobody(tk)
 		return
 	}

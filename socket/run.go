@@ -53,9 +53,7 @@ func (s *Server) closeAll() {
 	s.state.Store(stopped)
 	ctx, cancel := context.WithTimeout(context.Background(), lastWait)
 	defer cancel()
-	for _, c := range s.hub.all() {
-		c.shut(protocol.CloseGoingAway)
-	}
+	s.conns.shut(protocol.CloseGoingAway)
 	s.conns.wait(ctx)
 	stop := context.AfterFunc(ctx, s.stop)
 	s.runner.wait()

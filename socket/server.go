@@ -7,7 +7,6 @@ import (
 	"log/slog"
 	"math/rand/v2"
 	"net/http"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -47,7 +46,7 @@ type Server struct {
 
 	current  atomic.Pointer[life] // nil before the first registration
 	state    atomic.Int32
-	conns    connCount
+	conns    conns
 	lastDial atomic.Int64
 	ran      atomic.Bool
 }
@@ -173,57 +172,4 @@ func (s *Server) Ready() error {
 		return errStopped
 	}
 	return s.current.Load().ready(time.Now())
-}
-
-// connCount counts connections and waits for the last.
-type connCount struct {
-	mu   sync.Mutex
-	n    int
-	idle chan struct{} // closed when n is 0 again; nil while nobody waits
-}
-
-func (c *connCount) count() int {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.n
-}
-
-// enter counts one in, unless there are most.
-func (c *connCount) enter(most int) bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.n >= most {
-		return false
-	}
-	c.n++
-	return true
-}
-
-func (c *connCount) leave() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.n--; c.n == 0 && c.idle != nil {
-		close(c.idle)
-		c.idle = nil
-	}
-}
-
-// wait returns when there is none, or ctx ends.
-func (c *connCount) wait(ctx context.Context) bool {
-	c.mu.Lock()
-	if c.n == 0 {
-		c.mu.Unlock()
-		return true
-	}
-	if c.idle == nil {
-		c.idle = make(chan struct{})
-	}
-	idle := c.idle
-	c.mu.Unlock()
-	select {
-	case <-idle:
-		return true
-	case <-ctx.Done():
-		return false
-	}
 }

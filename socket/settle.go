@@ -98,7 +98,7 @@ func (l *life) toHandOn(now time.Time) ([]*ticket, []inbox.Waiting) {
 	var tickets []*ticket
 	var waiting []inbox.Waiting
 	for _, tk := range l.tracker.takeHand() {
-		due := tk.pair.Seq == 0 || l.s.hand.Due(tk.entry.routed, now)
+		due := tk.pair.Seq <= 0 || l.s.hand.Due(tk.entry.routed, now)
 		switch {
 		case tk.settled.Load():
 		case !due && len(l.s.hub.of(tk.pair.User)) > 0:

@@ -24,7 +24,7 @@ func (m *Machine) answer(now time.Time, s *Script, a Answer) {
 	case OpConnect:
 		m.connected(now, s, a.Connected)
 	case OpFetch:
-		m.fetched(now, s, a.Docs)
+		m.answered(now, s, a.Docs)
 	case OpEpoch:
 		if a.Epoch == m.epoch {
 			m.older = s.Position.Epoch
@@ -69,7 +69,8 @@ func (m *Machine) connected(now time.Time, s *Script, c registry.Connected) {
 	if c.Acked > 0 {
 		m.ackedSaved = max(m.ackedSaved, c.Acked)
 	}
-	m.older, m.held, m.head, m.feed, m.greet = "", 0, nil, nil, nil
+	m.older, m.held, m.head = "", 0, nil
+	m.noFeed()
 	m.acked, m.written = nothing, ackTimer{}
 	m.welcome.acked = false
 	if !c.Recovered || s.Resume == nil {
@@ -90,7 +91,7 @@ func (m *Machine) connected(now time.Time, s *Script, c registry.Connected) {
 func (m *Machine) startFresh(c *registry.Connected) {
 	m.sent, m.sentID = c.End(), c.EndID()
 	m.ids.reset(c.Base, c.IDs)
-	m.feed, m.greet = nil, nil
+	m.noFeed()
 	m.greeted(false)
 }
 
@@ -118,8 +119,8 @@ func (m *Machine) greeted(recovered bool) {
 	m.out.add(item{raw: w.AppendTo(nil), welcome: w.N})
 }
 
-// fetched takes the contents of the feed, in order, by rule 5.
-func (m *Machine) fetched(now time.Time, s *Script, docs map[protocol.EventID]*protocol.Envelope) {
+// answered takes the contents of the first part of the feed. The welcome waits for it.
+func (m *Machine) answered(now time.Time, s *Script, docs map[protocol.EventID]*protocol.Envelope) {
 	if m.greet != nil {
 		c := m.greet
 		for _, id := range s.IDs {
@@ -131,8 +132,15 @@ func (m *Machine) fetched(now time.Time, s *Script, docs map[protocol.EventID]*p
 		m.greet = nil
 		m.greeted(true)
 	}
-	for _, id := range s.IDs {
-		seq, env := m.sent+1, docs[id]
+	m.docs, m.fetched = docs, len(s.IDs)
+	m.eat(now)
+}
+
+// eat takes what was fetched, in order and by rule 5, as far as there is room in the send queue.
+func (m *Machine) eat(now time.Time) {
+	for m.phase == live && m.fetched > 0 && m.roomy() {
+		id, seq := m.feed[0], m.sent+1
+		env := m.docs[id]
 		_, known := m.ids.find(id)
 		switch {
 		case known: // both seqs are in the log: it was just read
@@ -148,19 +156,25 @@ func (m *Machine) fetched(now time.Time, s *Script, docs map[protocol.EventID]*p
 			m.send(seq, env, false)
 		}
 		m.feed = m.feed[1:]
+		m.fetched--
+	}
+	if m.fetched == 0 {
+		m.docs = nil
 	}
 }
 
 // missing is about an id of the log that has no document. In what a client missed while it was away
 // it only says that it was away too long; in what was appended just now the log can't be right.
 func (m *Machine) missing() {
-	m.feed = nil
+	m.noFeed()
 	if m.atStart {
 		m.pos, m.connectDue = nil, true
 	} else {
 		m.breakDue = true
 	}
 }
+
+func (m *Machine) noFeed() { m.feed, m.docs, m.fetched, m.greet = nil, nil, 0, nil }
 
 func (m *Machine) gap(wanted protocol.Seq, a Answer) {
 	reach := m.sent + protocol.Seq(len(a.IDs))

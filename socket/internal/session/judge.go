@@ -13,6 +13,7 @@ const maxEphemeral = 64
 // advance judges what can be judged. Nothing is judged while an answer is awaited that may change
 // where the session stands.
 func (m *Machine) advance(now time.Time) {
+	m.eat(now)
 	for m.free() && len(m.queue) > 0 {
 		d := m.queue[0]
 		if !m.judge(now, d) {

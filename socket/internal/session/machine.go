@@ -63,6 +63,8 @@ type Machine struct {
 
 	// events to be fetched for the seqs after sent
 	feed    []protocol.EventID
+	docs    map[protocol.EventID]*protocol.Envelope // of the first fetched ones of them
+	fetched int
 	greet   *registry.Connected // its welcome waits for the first of the feed
 	atStart bool                // the feed comes from a connect, not from a gap
 
@@ -176,7 +178,8 @@ func (m *Machine) Rehome(now time.Time, id protocol.InstanceID) {
 		m.replaces = m.client.At.Field
 	}
 	m.client.At.Instance = id
-	m.feed, m.greet, m.connectDue = nil, nil, true
+	m.connectDue = true
+	m.noFeed()
 	m.pausedUntil, m.tries = time.Time{}, 0
 	m.advance(now)
 }
@@ -225,7 +228,8 @@ func (m *Machine) End(now time.Time) []Ticket {
 		add(t)
 	}
 	m.forget()
-	m.feed, m.greet, m.out = nil, nil, sendQueue{}
+	m.noFeed()
+	m.out = sendQueue{}
 	m.pausedUntil, m.tries = time.Time{}, 0
 	return tickets
 }
@@ -259,9 +263,6 @@ func (m *Machine) Deadline(now time.Time) time.Time {
 			first = t
 		}
 	}
-	if m.pausedUntil.After(now) {
-		soon(m.pausedUntil)
-	}
 	switch m.phase {
 	case connecting:
 		soon(m.connectBy)
@@ -269,11 +270,15 @@ func (m *Machine) Deadline(now time.Time) time.Time {
 	case live:
 		soon(m.client.Expires)
 		soon(m.ackDeadline())
-		if m.script == nil {
-			soon(m.refreshAt)
-			if m.ackedDirty() {
-				soon(m.ackedAt())
-			}
+	}
+	switch {
+	case m.script != nil:
+	case m.pausedUntil.After(now):
+		soon(m.pausedUntil) // whatever is due waits until then
+	case m.phase == live:
+		soon(m.refreshAt)
+		if m.ackedDirty() {
+			soon(m.ackedAt())
 		}
 	}
 	return first

@@ -93,7 +93,7 @@ func (m *Machine) plan(now time.Time) {
 		m.ask(OpConnect, protocol.Position{})
 	case m.phase == live && (m.refreshDue || !now.Before(m.refreshAt)):
 		m.ask(OpRefresh, m.here())
-	case len(m.feed) > 0 && m.roomy():
+	case len(m.feed) > 0 && m.fetched == 0 && m.roomy():
 		m.ask(OpFetch, protocol.Position{})
 	case m.phase == live && m.ackedDirty() && !now.Before(m.ackedAt()):
 		m.ask(OpAcked, *m.pos)

@@ -207,6 +207,13 @@ type frame struct {
 	}
 }
 
+func decodeFrame(t interface{ Fatalf(string, ...any) }, b []byte) (f frame) {
+	if err := json.Unmarshal(b, &f); err != nil {
+		t.Fatalf("frame %s: %v", b, err)
+	}
+	return f
+}
+
 type option func(*session.Config, *session.Client)
 
 func resume(p protocol.Position) option {
@@ -291,10 +298,7 @@ func (s *sess) read() []frame {
 		if b == nil {
 			return fresh
 		}
-		var f frame
-		if err := json.Unmarshal(b, &f); err != nil {
-			s.t.Fatalf("frame %s: %v", b, err)
-		}
+		f := decodeFrame(s.t, b)
 		fresh, s.got = append(fresh, f), append(s.got, f)
 		s.m.Written(s.now, w)
 		s.scripts()
