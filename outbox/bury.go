@@ -4,7 +4,9 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
@@ -18,25 +20,15 @@ const (
 )
 
 // Bury puts a document that is no event into outbox_dead, with the reason. A second time is no error: the id there
-// is the document's own, where that is a short string, else the hash of it. A document too large to be wrapped
-// leaves its size only.
+// is the document's own, where that is a short string, else the hash of it. What the server won't take as a part of
+// a document (it may be nested too deep for that) is kept as bytes, and of one too large to be wrapped only the size.
 func (s *Store) Bury(ctx context.Context, c Change, reason string) error {
 	key := deadKey(c.Document)
-	doc := bson.D{
-		{Key: "_id", Value: key},
-		{Key: "reason", Value: clip(reason, maxReason)},
-		{Key: "at", Value: time.Now()},
-		{Key: "collection", Value: s.cfg.Collection},
-		{Key: "partition", Value: c.Partition},
-		{Key: "size", Value: len(c.Document)},
+	_, err := s.dead.InsertOne(ctx, deadDocument(key, s.cfg.Collection, c, reason, bson.Raw(c.Document)))
+	var refused mongo.WriteException
+	if errors.As(err, &refused) && len(refused.WriteErrors) > 0 && !mongo.IsDuplicateKeyError(err) {
+		_, err = s.dead.InsertOne(ctx, deadDocument(key, s.cfg.Collection, c, reason, bson.Binary{Data: c.Document}))
 	}
-	if !c.Position.IsZero() {
-		doc = append(doc, bson.E{Key: "clusterTime", Value: *c.Position.bson()})
-	}
-	if n := len(c.Document); n > 0 && n <= maxDeadBody {
-		doc = append(doc, bson.E{Key: "document", Value: bson.Raw(c.Document)})
-	}
-	_, err := s.dead.InsertOne(ctx, doc)
 	if mongo.IsDuplicateKeyError(err) {
 		return nil
 	}
@@ -45,6 +37,24 @@ func (s *Store) Bury(ctx context.Context, c Change, reason string) error {
 	}
 	s.metrics.buried.Inc()
 	return nil
+}
+
+func deadDocument(key, collection string, c Change, reason string, body any) bson.D {
+	doc := bson.D{
+		{Key: "_id", Value: key},
+		{Key: "reason", Value: clip(reason, maxReason)},
+		{Key: "at", Value: time.Now()},
+		{Key: "collection", Value: collection},
+		{Key: "partition", Value: c.Partition},
+		{Key: "size", Value: len(c.Document)},
+	}
+	if !c.Position.IsZero() {
+		doc = append(doc, bson.E{Key: "clusterTime", Value: *c.Position.bson()})
+	}
+	if n := len(c.Document); n > 0 && n <= maxDeadBody {
+		doc = append(doc, bson.E{Key: "document", Value: body})
+	}
+	return doc
 }
 
 func deadKey(doc bson.Raw) string {
@@ -60,8 +70,9 @@ func deadKey(doc bson.Raw) string {
 	return "sha256:" + hex.EncodeToString(sum[:])
 }
 
-// clip shortens to n bytes at most, between characters.
+// clip shortens to n bytes at most, between characters, and makes valid UTF-8 of what a document held.
 func clip(s string, n int) string {
+	s = strings.ToValidUTF8(s, "\uFFFD")
 	if len(s) <= n {
 		return s
 	}

@@ -4,12 +4,12 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
-	"sync/atomic"
 	"testing"
 
 	"go.uber.org/goleak"
 
 	"github.com/lastmile-gateway/lastmile/internal/embedded"
+	"github.com/lastmile-gateway/lastmile/internal/testkit"
 	"github.com/lastmile-gateway/lastmile/outbox/outboxtest"
 )
 
@@ -17,13 +17,18 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 func TestConformance(t *testing.T) {
 	t.Parallel()
-	outboxtest.Run(t, newMongo)
+	testkit.EachMongo(t, func(t *testing.T, s *testkit.Mongo) {
+		outboxtest.Run(t, func(t *testing.T) string {
+			if s.Real {
+				return testkit.RealMongo(t).URL
+			}
+			return testkit.EmbeddedMongo(t).URL
+		})
+	})
 }
 
-// newMongo starts an embedded server for one test.
-func newMongo(t *testing.T) string { return newMongoWith(t, embedded.MongoConfig{}) }
-
-var databases atomic.Int64
+// newMongo starts an embedded server for one test: what a proxy makes of its answers is the same for all.
+func newMongo(t testing.TB) string { return newMongoWith(t, embedded.MongoConfig{}) }
 
 func newMongoWith(t testing.TB, cfg embedded.MongoConfig) string {
 	t.Helper()
@@ -41,5 +46,5 @@ func newMongoWith(t testing.TB, cfg embedded.MongoConfig) string {
 			t.Errorf("embedded MongoDB: %v", err)
 		}
 	})
-	return fmt.Sprintf("mongodb://%s/db%d?replicaSet=rs0&directConnection=true", server.Addr(), databases.Add(1))
+	return fmt.Sprintf("mongodb://%s/outbox?replicaSet=rs0&directConnection=true", server.Addr())
 }

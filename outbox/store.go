@@ -150,5 +150,7 @@ func (s *Store) Collection(ctx context.Context) (string, error) {
 }
 
 func closeCursor(ctx context.Context, cur *mongo.Cursor) {
-	_ = cur.Close(context.WithoutCancel(ctx)) // the server drops it with the session anyway
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeTimeout)
+	defer cancel()
+	_ = cur.Close(ctx) // best effort: the server drops it with its session anyway
 }
