@@ -43,8 +43,7 @@ func (l *Leases) Describe(ctx context.Context, id protocol.InstanceID, info Info
 	return nil
 }
 
-// Describe's counterpart: Infos reads descriptions; instances without one are
-// left out.
+// Infos reads what Describe wrote; instances without a description are left out.
 func (l *Leases) Infos(ctx context.Context, ids ...protocol.InstanceID) (map[protocol.InstanceID]Info, error) {
 	infos := make(map[protocol.InstanceID]Info, len(ids))
 	if len(ids) == 0 {
