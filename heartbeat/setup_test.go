@@ -26,7 +26,8 @@ type bundle struct {
 
 const key = heartbeat.SocketInstances
 
-var quick = heartbeat.Config{Lease: 800 * time.Millisecond, Every: 40 * time.Millisecond}
+// quick leases still outlast a busy machine.
+var quick = heartbeat.Config{Lease: 2 * time.Second, Every: 40 * time.Millisecond}
 
 // each runs a test on every Redis at hand.
 func each(t *testing.T, run func(t *testing.T, b bundle)) {
