@@ -115,6 +115,9 @@ func (m *Machine) At() registry.Field { return m.client.At.Field }
 // Home is where the session is registered: the zero Field before the first connect script.
 func (m *Machine) Home() registry.Field { return m.home }
 
+// Sent is the newest seq that was sent or skipped.
+func (m *Machine) Sent() protocol.Seq { return m.sent }
+
 // Live says whether the client has (or will have, from the queue) its welcome.
 func (m *Machine) Live() bool { return m.phase == live }
 

@@ -143,7 +143,7 @@ func (p *promise) routeOne(name string) {
 // log does not hold. Of two partitions each has its own order.
 func (p *promise) reroute(swap bool) {
 	var missing []string
-	for i := max(0, p.committed-6); i < p.committed; i++ {
+	for i := range p.committed {
 		name := fmt.Sprintf("e%d", i)
 		at := slices.Index(p.log.ids, p.event(name).ID)
 		switch {
@@ -269,6 +269,7 @@ func (p *promise) settle() {
 		}
 		p.refresh()
 		p.s.scripts()
+		p.load()
 		for p.s.m.Pending() || len(p.toClient) > 0 || len(p.acks) > 0 {
 			p.write()
 			p.handle()

@@ -343,6 +343,24 @@ func TestTrace_T33_AFreshWelcomeThatIsDroppedWithTheQueue(t *testing.T) {
 	}
 }
 
+func TestTrace_T33_AFreshWelcomeAlthoughTheLogStillFits(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	zero := protocol.Position{Epoch: w.log.epoch}
+	w.append("e1")
+	doc := w.event("e1")
+	delete(w.docs, doc.ID)
+	s := w.session(resume(zero))
+	s.scripts() // not recovered, since the document is missing
+	w.docs[doc.ID] = doc
+	s.m.Rehome(s.now, "a-111111111111")
+	s.scripts()
+	s.read()
+	if f := s.welcome(); f.N != 1 || f.Recovered {
+		t.Errorf("want the fresh welcome again, got %+v", f)
+	}
+}
+
 func TestTrace_T36_AnotherIDAtAnAckedSeq(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
