@@ -258,3 +258,17 @@ func TestPageLeavesNoHole(t *testing.T) {
 		t.Errorf("lines: %q … %q", got[:2], got[80])
 	}
 }
+
+// TestPageShowsTheServerAfterAHandOver asks the page to move while its connection is good.
+func TestPageShowsTheServerAfterAHandOver(t *testing.T) {
+	f := newFakeChat(t)
+	ctx := browser(t, 800, 600)
+	run(t, ctx, signIn(f.URL, "Alice"))
+	f.set(func() { f.sendLocked(map[string]any{"type": "goaway", "reconnectAfter": 0, "reason": "drain"}) })
+	run(t, ctx, until(`document.querySelector("[data-testid=server]").textContent === "server-2-abcdef012345"`))
+	f.say("after", "bob", "Bob", "on the new one", time.Now())
+	run(t, ctx, until(count+" === 1"))
+	if state := evaluate[string](t, ctx, `document.querySelector("[data-testid=connection]").dataset.state`); state != "online" {
+		t.Errorf("state %s", state)
+	}
+}

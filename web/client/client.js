@@ -25,7 +25,8 @@ const EXPIRED_LIMIT = 3;
  *                   timer│     ▼                 │
  *                       waiting ◀────────────────┘        closed: close(), or a close code from 4500 on
  *
- * A hand-over (`goaway`) stays `open`: the old connection serves until the new one is welcomed.
+ * A hand-over (`goaway`) stays `open`: the old connection serves until the new one is welcomed, which is told
+ * by a `statechange` from open to open.
  */
 export class Client extends Emitter {
   /** @type {State} */
@@ -146,7 +147,8 @@ export class Client extends Emitter {
    */
   #welcomed(conn, welcome) {
     this.#backoff.within = welcome.reconnectWithin;
-    if (conn === this.#next) {
+    const isNew = conn === this.#next;
+    if (isNew) {
       this.#stopTimer();
       this.#dialling = this.#next = null;
       // Whatever the old one still had comes again on the new one, or is covered by its reload.
@@ -165,7 +167,7 @@ export class Client extends Emitter {
       (token) => conn.send({ type: "token", token }),
       (error) => this.raise(new ClientError("token", `renew token: ${error}`, error)),
     );
-    this.#enter("open");
+    if (isNew) this.#enter("open");
     this.#receiver.push(conn, welcome);
   }
 
@@ -282,7 +284,8 @@ export class Client extends Emitter {
    */
   #enter(state, retryAt) {
     const previous = this.#state;
-    if (previous === state && state !== "waiting") return;
+    // Open again is another connection, waiting again another time; the rest is no news.
+    if (previous === state && state !== "waiting" && state !== "open") return;
     this.#state = state;
     this.dispatchEvent(new StateChangeEvent(state, previous, retryAt));
   }

@@ -102,6 +102,7 @@ export declare class ResyncEvent extends WaitableEvent {
   attempt: number;
 }
 
+/** From `open` to `open`: another connection took over, `welcome` is its. */
 export declare class StateChangeEvent extends Event {
   state: State;
   previous: State;

@@ -243,7 +243,7 @@ test("goaway: the new connection first, the old one serves until the new welcome
   assert.deepEqual(w.log, ["e2", "e3"]);
   assert.deepEqual(fresh.acks, [[1, 1], [1, 3]]);
   assert.equal(w.client.welcome.instance, "b-000000000000");
-  assert.deepEqual(w.states, ["connecting", "open"], "never anything but open");
+  assert.deepEqual(w.states, ["connecting", "open", "open"], "never anything but open, and told");
 });
 
 test("goaway: closed before the delay is over, the delay still holds", async () => {
