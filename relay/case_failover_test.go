@@ -3,11 +3,11 @@ package relay_test
 import (
 	"context"
 	"strconv"
-	"syscall"
 	"testing"
 	"time"
 
 	"github.com/lastmile-gateway/lastmile/internal/inbox"
+	"github.com/lastmile-gateway/lastmile/internal/testkit"
 	"github.com/lastmile-gateway/lastmile/relay"
 )
 
@@ -15,10 +15,10 @@ import (
 // is lost.
 func TestCase_E01_SeveralRelays(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, realRedis(t))
+	w := newWorld(t, testkit.OwnRedis(t))
 	a := w.instance("a")
 	a.connect("u")
-	relays := map[string]*child{"r1": w.child("r1"), "r2": w.child("r2"), "r3": w.child("r3")}
+	relays := map[string]*testkit.Process{"r1": w.child("r1"), "r2": w.child("r2"), "r3": w.child("r3")}
 	w.awaitOwner("")
 	for n := 1; n <= 100; n++ {
 		w.publish(event(n, "u"))
@@ -33,7 +33,7 @@ func TestCase_E01_SeveralRelays(t *testing.T) {
 	for n := 101; n <= 150; n++ {
 		w.publish(event(n, "u"))
 		if n == 120 {
-			relays[active].kill()
+			relays[active].Kill(t)
 		}
 	}
 	got = a.await(15*time.Second, "u", 150)
@@ -71,16 +71,16 @@ func (w *world) fence() int64 {
 // is doubled, and the old one stands by.
 func TestCase_E02_FrozenLeaderWakesUp(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, realRedis(t))
+	w := newWorld(t, testkit.OwnRedis(t))
 	a := w.instance("a")
 	a.connect("u")
-	relays := map[string]*child{"r1": w.child("r1"), "r2": w.child("r2")}
+	relays := map[string]*testkit.Process{"r1": w.child("r1"), "r2": w.child("r2")}
 	old := w.awaitOwner("")
 	for n := 1; n <= 20; n++ {
 		w.publish(event(n, "u"))
 	}
 	a.await(10*time.Second, "u", 20)
-	relays[old].signal(syscall.SIGSTOP)
+	relays[old].Freeze(t)
 	w.awaitOwner(old)
 	for n := 21; n <= 120; n++ {
 		w.publish(event(n, "u"))
@@ -88,7 +88,7 @@ func TestCase_E02_FrozenLeaderWakesUp(t *testing.T) {
 	a.await(15*time.Second, "u", 120)
 	fence := w.fence()
 	watch := w.watchMarker()
-	relays[old].signal(syscall.SIGCONT)
+	relays[old].Thaw(t)
 	for n := 121; n <= 140; n++ {
 		w.publish(event(n, "u"))
 	}
@@ -131,27 +131,23 @@ func (w *world) watchMarker() (stop func()) {
 // E04: Redis is away for a while, with events arriving. Nothing is parked.
 func TestCase_E04_OutageParksNothing(t *testing.T) {
 	t.Parallel()
-	s := realRedis(t)
+	s := testkit.OwnRedis(t)
 	w := newWorld(t, s)
 	a := w.instance("a")
 	a.connect("u")
 	r := w.relay(quick("r")).ready()
-	if err := s.cmd.Process.Signal(syscall.SIGSTOP); err != nil {
-		t.Fatal(err)
-	}
+	s.Freeze(t)
 	for n := 1; n <= 50; n++ {
 		w.publish(event(n, "u"))
 	}
 	eventually(t, 20*time.Second, "the relay notices", func() bool { return r.Ready() != nil })
-	if err := s.cmd.Process.Signal(syscall.SIGCONT); err != nil {
-		t.Fatal(err)
-	}
+	s.Thaw(t)
 	checkOrder(t, a.await(20*time.Second, "u", 50), 1, 50)
 	if n := w.rdb.XLen(context.Background(), inbox.Dead).Val(); n != 0 {
 		t.Errorf("%d dead letters", n)
 	}
-	if n, err := rawOutbox(t, w.mongo).Database().Collection("outbox_dead").CountDocuments(context.Background(), map[string]any{}); err != nil || n != 0 {
-		t.Errorf("%d dead documents, %v", n, err)
+	if n := w.dead(); n != 0 {
+		t.Errorf("%d dead documents", n)
 	}
 	r.ready()
 }
@@ -160,7 +156,7 @@ func TestCase_E04_OutageParksNothing(t *testing.T) {
 // to the one that is left.
 func TestBalance_FourPartitionsTwoRelays(t *testing.T) {
 	t.Parallel()
-	eachRedis(t, func(t *testing.T, s *redisServer) {
+	testkit.EachRedis(t, func(t *testing.T, s *testkit.Redis) {
 		w := newWorld(t, s)
 		a := w.instance("a")
 		all := users(40)
@@ -197,7 +193,7 @@ func TestBalance_FourPartitionsTwoRelays(t *testing.T) {
 // have ended.
 func TestRun_StopHandsOver(t *testing.T) {
 	t.Parallel()
-	eachRedis(t, func(t *testing.T, s *redisServer) {
+	testkit.EachRedis(t, func(t *testing.T, s *testkit.Redis) {
 		w := newWorld(t, s)
 		long := func(name string) relay.Config {
 			c := quick(name)

@@ -11,6 +11,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/lastmile-gateway/lastmile/internal/inbox"
+	"github.com/lastmile-gateway/lastmile/internal/testkit"
 	"github.com/lastmile-gateway/lastmile/protocol"
 )
 
@@ -18,7 +19,7 @@ import (
 // the third is notified, and later events flow.
 func TestCase_B20_PipelineErrorBlamedOnTheWrongCommand(t *testing.T) {
 	t.Parallel()
-	eachRedis(t, func(t *testing.T, s *redisServer) {
+	testkit.EachRedis(t, func(t *testing.T, s *testkit.Redis) {
 		w := newWorld(t, s)
 		names := []protocol.UserID{"u0", "u1", "u2"}
 		at := make([]*instance, 3)
@@ -45,7 +46,7 @@ func TestCase_B20_PipelineErrorBlamedOnTheWrongCommand(t *testing.T) {
 // B20, the neighbour: the user's log is of the wrong type.
 func TestCase_B20_LogOfTheWrongType(t *testing.T) {
 	t.Parallel()
-	eachRedis(t, func(t *testing.T, s *redisServer) {
+	testkit.EachRedis(t, func(t *testing.T, s *testkit.Redis) {
 		w := newWorld(t, s)
 		a := w.instance("a")
 		a.connect("good", "bad")
@@ -65,7 +66,7 @@ func TestCase_B20_LogOfTheWrongType(t *testing.T) {
 // B21 (a): an entry with an id far in the future is in a live inbox.
 func TestCase_B21_EntryIDFarInTheFuture(t *testing.T) {
 	t.Parallel()
-	eachRedis(t, func(t *testing.T, s *redisServer) {
+	testkit.EachRedis(t, func(t *testing.T, s *testkit.Redis) {
 		w := newWorld(t, s)
 		a := w.instance("a")
 		a.connect("alice")
@@ -83,7 +84,7 @@ func TestCase_B21_EntryIDFarInTheFuture(t *testing.T) {
 // E09: the relay is killed after half of the appends of a large recipient list.
 func TestCase_E09_CrashInTheMiddleOfALargeRecipientList(t *testing.T) {
 	t.Parallel()
-	eachRedis(t, func(t *testing.T, s *redisServer) {
+	testkit.EachRedis(t, func(t *testing.T, s *testkit.Redis) {
 		w := newWorld(t, s)
 		all := users(100)
 		at := make([]*instance, 5)
@@ -122,7 +123,7 @@ func TestCase_E09_CrashInTheMiddleOfALargeRecipientList(t *testing.T) {
 // late. What a user sees first is in order.
 func TestCase_E11_OrderUnderFailures(t *testing.T) {
 	t.Parallel()
-	eachRedis(t, func(t *testing.T, s *redisServer) {
+	testkit.EachRedis(t, func(t *testing.T, s *testkit.Redis) {
 		w := newWorld(t, s)
 		a := w.instance("a")
 		a.connect("alice")
@@ -157,7 +158,7 @@ func TestCase_E11_OrderUnderFailures(t *testing.T) {
 // nowhere.
 func TestRoute_WhoGetsWhat(t *testing.T) {
 	t.Parallel()
-	eachRedis(t, func(t *testing.T, s *redisServer) {
+	testkit.EachRedis(t, func(t *testing.T, s *testkit.Redis) {
 		w := newWorld(t, s)
 		a, b := w.instance("a"), w.instance("b")
 		a.connect("two", "two", "both")
@@ -189,7 +190,7 @@ func TestRoute_WhoGetsWhat(t *testing.T) {
 // the fields that say so go.
 func TestRoute_InstanceIsGone(t *testing.T) {
 	t.Parallel()
-	eachRedis(t, func(t *testing.T, s *redisServer) {
+	testkit.EachRedis(t, func(t *testing.T, s *testkit.Redis) {
 		w := newWorld(t, s)
 		gone, b := w.instance("gone"), w.instance("b")
 		gone.connect("only", "both")

@@ -11,7 +11,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
-	"github.com/lastmile-gateway/lastmile/internal/embedded"
+	"github.com/lastmile-gateway/lastmile/internal/testkit"
 	"github.com/lastmile-gateway/lastmile/protocol"
 	"github.com/lastmile-gateway/lastmile/relay"
 )
@@ -21,7 +21,7 @@ import (
 // and the stream is not opened in a hot loop.
 func TestCase_A01_A02_HistoryLostWhileNoRelayRan(t *testing.T) {
 	t.Parallel()
-	w := newWorldOn(t, embeddedRedis(t), newMongo(t, embedded.MongoConfig{OplogSize: 10, OplogMinAge: time.Nanosecond}))
+	w := newWorldOn(t, testkit.EmbeddedRedis(t), smallOplog(t, 10))
 	a := w.instance("a")
 	a.connect("u")
 	first := w.relay(quick("r1")).ready()
@@ -64,7 +64,7 @@ func metric(t testing.TB, reg *prometheus.Registry, name string) float64 {
 // Names and help of metrics keep to the conventions.
 func TestMetrics_KeepToTheConventions(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, embeddedRedis(t))
+	w := newWorld(t, testkit.EmbeddedRedis(t))
 	cfg, reg := quick("r"), prometheus.NewRegistry()
 	cfg.Metrics = reg
 	w.relay(cfg).ready()
@@ -80,7 +80,7 @@ func TestMetrics_KeepToTheConventions(t *testing.T) {
 // A09: the relay idles for several times its poll's deadline.
 func TestCase_A09_IdleStreamStaysAlive(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, embeddedRedis(t))
+	w := newWorld(t, testkit.EmbeddedRedis(t))
 	a := w.instance("a")
 	a.connect("u")
 	store := &faultyStore{Outbox: relay.Over(w.store)}
@@ -106,7 +106,7 @@ func position(r *runningRelay) string { return r.Status().Partitions[0].Position
 // A18: a burst of 5,000 events, every write of a checkpoint 20 ms late.
 func TestCase_A18_CheckpointPerEventThrottles(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, embeddedRedis(t))
+	w := newWorld(t, testkit.EmbeddedRedis(t))
 	a := w.instance("a")
 	all := users(50)
 	a.connect(all...)
@@ -131,7 +131,7 @@ func TestCase_A18_CheckpointPerEventThrottles(t *testing.T) {
 // A21: 400 connected users, one change stream, and no floor under the latency.
 func TestCase_A21_OneStreamWhateverTheUsers(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, embeddedRedis(t))
+	w := newWorld(t, testkit.EmbeddedRedis(t))
 	a := w.instance("a")
 	all := users(400)
 	a.connect(all...)
@@ -146,7 +146,11 @@ func TestCase_A21_OneStreamWhateverTheUsers(t *testing.T) {
 		took = append(took, time.Since(began))
 	}
 	slices.Sort(took)
-	if p95 := took[len(took)*95/100]; p95 > 200*time.Millisecond {
+	limit := 200 * time.Millisecond
+	if raceEnabled { // everything is slow then: no floor, at least
+		limit = 3 * time.Second
+	}
+	if p95 := took[len(took)*95/100]; p95 > limit {
 		t.Errorf("95th percentile from commit to inbox: %v", p95)
 	}
 	if n := store.mostOpen.Load(); n != 1 {
@@ -158,7 +162,7 @@ func TestCase_A21_OneStreamWhateverTheUsers(t *testing.T) {
 // nevertheless, and every event is delivered.
 func TestCase_E12_CatchUpOutlastsTheOplog(t *testing.T) {
 	t.Parallel()
-	w := newWorldOn(t, embeddedRedis(t), newMongo(t, embedded.MongoConfig{OplogSize: 20, OplogMinAge: time.Nanosecond}))
+	w := newWorldOn(t, testkit.EmbeddedRedis(t), smallOplog(t, 20))
 	a := w.instance("a")
 	a.connect("u")
 	for n := range 30 {
@@ -192,7 +196,7 @@ func TestCase_E12_CatchUpOutlastsTheOplog(t *testing.T) {
 // taken. The next owner scans again from the same place.
 func TestTrace_T49_DiesInTheMiddleOfAScan(t *testing.T) {
 	t.Parallel()
-	eachRedis(t, func(t *testing.T, s *redisServer) {
+	testkit.EachRedis(t, func(t *testing.T, s *testkit.Redis) {
 		w := newWorld(t, s)
 		a := w.instance("a")
 		a.connect("u")
@@ -222,11 +226,11 @@ func TestTrace_T49_DiesInTheMiddleOfAScan(t *testing.T) {
 // Documents that are no events never hold up what comes behind them.
 func TestRoute_DocumentsThatAreNoEvents(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, embeddedRedis(t))
+	w := newWorld(t, testkit.EmbeddedRedis(t))
 	a := w.instance("a")
 	a.connect("u")
 	w.relay(quick("r")).ready()
-	coll := rawOutbox(t, w.mongo)
+	coll := w.rawOutbox()
 	for i := range 20 {
 		if _, err := coll.InsertOne(context.Background(), map[string]any{"_id": fmt.Sprintf("junk-%d", i), "to": i}); err != nil {
 			t.Fatal(err)
@@ -234,8 +238,5 @@ func TestRoute_DocumentsThatAreNoEvents(t *testing.T) {
 	}
 	w.publish(event(1, "u"))
 	a.await(2*time.Second, "u", 1)
-	eventually(t, 5*time.Second, "20 dead documents", func() bool {
-		n, err := coll.Database().Collection("outbox_dead").CountDocuments(context.Background(), map[string]any{})
-		return err == nil && n == 20
-	})
+	eventually(t, 5*time.Second, "20 dead documents", func() bool { return w.dead() == 20 })
 }

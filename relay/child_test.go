@@ -4,14 +4,13 @@ import (
 	"context"
 	"log/slog"
 	"os"
+	"os/exec"
 	"os/signal"
 	"syscall"
-	"testing"
 	"time"
 
-	"os/exec"
-
 	"github.com/lastmile-gateway/lastmile/internal/redisconn"
+	"github.com/lastmile-gateway/lastmile/internal/testkit"
 	"github.com/lastmile-gateway/lastmile/outbox"
 	"github.com/lastmile-gateway/lastmile/relay"
 )
@@ -40,38 +39,16 @@ func runChild() {
 	fail(r.Run(ctx))
 }
 
-// child is a relay in a process of its own.
-type child struct {
-	t   testing.TB
-	cmd *exec.Cmd
-	log *logBuffer
-}
-
-func (w *world) child(name string) *child {
+// child starts a relay in a process of its own.
+func (w *world) child(name string) *testkit.Process {
 	w.t.Helper()
-	c := &child{t: w.t, cmd: exec.Command(os.Args[0]), log: &logBuffer{}}
-	c.cmd.Env = append(os.Environ(), childEnv+"="+name, "CHILD_REDIS="+w.redis.url, "CHILD_MONGO="+w.mongo)
-	c.cmd.Stderr = c.log
-	if err := c.cmd.Start(); err != nil {
-		w.t.Fatal(err)
-	}
+	cmd := exec.Command(os.Args[0])
+	cmd.Env = append(os.Environ(), childEnv+"="+name, "CHILD_REDIS="+w.redis.URL, "CHILD_MONGO="+w.mongo.URL)
+	p := testkit.Start(w.t, cmd)
 	w.t.Cleanup(func() {
-		c.kill()
 		if w.t.Failed() {
-			w.t.Logf("log of child %s:\n%s", name, c.log)
+			w.t.Logf("log of child %s:\n%s", name, p.Output())
 		}
 	})
-	return c
-}
-
-func (c *child) kill() {
-	_ = c.cmd.Process.Kill()
-	_ = c.cmd.Wait()
-}
-
-func (c *child) signal(s os.Signal) {
-	c.t.Helper()
-	if err := c.cmd.Process.Signal(s); err != nil {
-		c.t.Fatal(err)
-	}
+	return p
 }

@@ -23,6 +23,7 @@ var errDead = fmt.Errorf("the process is dead: %w", net.ErrClosed)
 // reaches Redis any more, as if its process had been killed.
 type fault struct {
 	dead atomic.Bool
+	hold atomic.Pointer[chan struct{}] // nothing else is sent until it is closed
 
 	mu sync.Mutex
 	// on sees every pipeline before it is sent. It may run a part of it by next, and
@@ -44,6 +45,9 @@ func (f *fault) DialHook(next redis.DialHook) redis.DialHook { return next }
 
 func (f *fault) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	return func(ctx context.Context, cmd redis.Cmder) error {
+		if hold := f.hold.Load(); hold != nil {
+			<-*hold
+		}
 		if f.dead.Load() {
 			cmd.SetErr(errDead)
 			return errDead

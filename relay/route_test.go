@@ -3,11 +3,13 @@ package relay_test
 import (
 	"testing"
 	"time"
+
+	"github.com/lastmile-gateway/lastmile/internal/testkit"
 )
 
 func TestRoute_ConnectedUserGetsEventsInOrder(t *testing.T) {
 	t.Parallel()
-	eachRedis(t, func(t *testing.T, s *redisServer) {
+	testkit.EachRedis(t, func(t *testing.T, s *testkit.Redis) {
 		w := newWorld(t, s)
 		a := w.instance("a")
 		a.connect("alice")
@@ -23,7 +25,7 @@ func TestRoute_ConnectedUserGetsEventsInOrder(t *testing.T) {
 
 func TestRoute_OfflineUserIsNotified(t *testing.T) {
 	t.Parallel()
-	eachRedis(t, func(t *testing.T, s *redisServer) {
+	testkit.EachRedis(t, func(t *testing.T, s *testkit.Redis) {
 		w := newWorld(t, s)
 		w.relay(quick("r1")).ready()
 		e := event(7, "bob")

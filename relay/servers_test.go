@@ -2,114 +2,25 @@ package relay_test
 
 import (
 	"context"
-	"fmt"
-	"net"
-	"os"
-	"os/exec"
-	"path/filepath"
 	"testing"
 	"time"
 
-	"github.com/redis/go-redis/v9"
+	"go.mongodb.org/mongo-driver/v2/mongo"
 
 	"github.com/lastmile-gateway/lastmile/internal/embedded"
-	"github.com/lastmile-gateway/lastmile/internal/redisconn"
+	"github.com/lastmile-gateway/lastmile/internal/testkit"
 	"github.com/lastmile-gateway/lastmile/outbox"
 )
 
-// redisServer is a Redis of one test, embedded or real.
-type redisServer struct {
-	url  string
-	cmd  *exec.Cmd // nil: embedded
-	args []string
-}
-
-// eachRedis runs a test on the embedded Redis and on a real one where there is one.
-func eachRedis(t *testing.T, run func(t *testing.T, s *redisServer)) {
-	t.Run("embedded", func(t *testing.T) { t.Parallel(); run(t, embeddedRedis(t)) })
-	t.Run("real", func(t *testing.T) { t.Parallel(); run(t, realRedis(t)) })
-}
-
-func embeddedRedis(t *testing.T) *redisServer {
+// smallOplog starts an embedded MongoDB that forgets its changes soon.
+func smallOplog(t testing.TB, size int) *testkit.Mongo {
 	t.Helper()
-	s, err := embedded.NewRedis(embedded.RedisConfig{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	background(t, s.Run)
-	return &redisServer{url: s.URL()}
-}
-
-func realRedis(t *testing.T) *redisServer {
-	t.Helper()
-	path, err := exec.LookPath("redis-server")
-	if err != nil {
-		t.Skip("no redis-server")
-	}
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	port := l.Addr().(*net.TCPAddr).Port
-	l.Close()
-	dir := t.TempDir()
-	s := &redisServer{url: fmt.Sprintf("redis://127.0.0.1:%d", port), args: []string{
-		path, "--bind", "127.0.0.1", "--port", fmt.Sprint(port), "--dir", dir, "--save", "", "--appendonly", "no",
-		"--dbfilename", "dump.rdb", "--logfile", filepath.Join(dir, "log"),
-	}}
-	s.start(t)
-	t.Cleanup(func() { s.kill() })
-	return s
-}
-
-func (s *redisServer) start(t *testing.T) {
-	t.Helper()
-	s.cmd = exec.Command(s.args[0], s.args[1:]...)
-	s.cmd.Env = os.Environ()
-	if err := s.cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	rdb := s.client(t)
-	eventually(t, 10*time.Second, "redis-server answers", func() bool { return rdb.Ping(context.Background()).Err() == nil })
-}
-
-func (s *redisServer) kill() {
-	if s.cmd != nil && s.cmd.Process != nil {
-		_ = s.cmd.Process.Kill()
-		_ = s.cmd.Wait()
-	}
-}
-
-func (s *redisServer) client(t testing.TB) redis.UniversalClient {
-	t.Helper()
-	o, err := redis.ParseURL(s.url)
-	if err != nil {
-		t.Fatal(err)
-	}
-	o.PoolSize = 4
-	rdb := redis.NewClient(o)
-	t.Cleanup(func() { _ = rdb.Close() })
-	return rdb
-}
-
-func (s *redisServer) server(t testing.TB) *redisconn.Server {
-	t.Helper()
-	server, err := redisconn.Parse(s.url)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return server
-}
-
-// newMongo starts an embedded MongoDB.
-func newMongo(t testing.TB, cfg embedded.MongoConfig) string {
-	t.Helper()
-	m, err := embedded.NewMongo(cfg)
+	m, err := embedded.NewMongo(embedded.MongoConfig{OplogSize: size, OplogMinAge: time.Nanosecond})
 	if err != nil {
 		t.Fatal(err)
 	}
 	background(t, m.Run)
-	return m.URL()
+	return &testkit.Mongo{URL: m.URL()}
 }
 
 func openStore(t testing.TB, url string) *outbox.Store {
@@ -124,6 +35,21 @@ func openStore(t testing.TB, url string) *outbox.Store {
 		t.Fatal(err)
 	}
 	return store
+}
+
+// rawOutbox is the outbox' collection as other languages see it.
+func (w *world) rawOutbox() *mongo.Collection {
+	return w.mongo.Client(w.t).Database(w.mongo.Database()).Collection(outbox.DefaultCollection)
+}
+
+func (w *world) dead() int64 {
+	w.t.Helper()
+	coll := w.rawOutbox().Database().Collection(outbox.DeadCollection)
+	n, err := coll.CountDocuments(context.Background(), map[string]any{})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return n
 }
 
 // background runs something for the time of the test.
@@ -150,18 +76,5 @@ func background(t testing.TB, run func(context.Context) error) (stop func()) {
 // eventually polls, since it waits for other processes.
 func eventually(t testing.TB, within time.Duration, what string, ok func() bool) {
 	t.Helper()
-	deadline := time.NewTimer(within)
-	defer deadline.Stop()
-	tick := time.NewTicker(5 * time.Millisecond)
-	defer tick.Stop()
-	for {
-		if ok() {
-			return
-		}
-		select {
-		case <-deadline.C:
-			t.Fatalf("not within %v: %s", within, what)
-		case <-tick.C:
-		}
-	}
+	testkit.Eventually(t, within, what, ok)
 }

@@ -14,13 +14,9 @@ import (
 	"github.com/lastmile-gateway/lastmile/registry"
 )
 
-var (
-	// errRedis wraps whatever means that Redis may have lost writes: all that is in
-	// flight is forgotten, and the lease taken again.
-	errRedis = errors.New("redis trouble")
-	// errDialled says that the connection was dialled again, whoever noticed.
-	errDialled = errors.New("connection was dialled again")
-)
+// errRedis wraps whatever means that Redis may have lost writes: all that is in
+// flight is forgotten, and the lease taken again.
+var errRedis = errors.New("redis trouble")
 
 // tenure is one holding of one partition, from the taking of the lease to its end,
 // over one connection to Redis. Nothing that Redis answered outlives it: a seq is
@@ -55,7 +51,9 @@ type tenure struct {
 func newTenure(p *partition) (*tenure, context.Context) {
 	work, fail := context.WithCancelCause(context.WithoutCancel(p.stop))
 	t := &tenure{partition: p, fail: fail, probe: newProber(p), width: widthFirst}
-	t.conn = p.r.dial(func() { fail(fmt.Errorf("%w: %w", errRedis, errDialled)) })
+	g := &guard{fail: fail}
+	t.conn = p.r.dial(g.broken)
+	t.conn.AddHook(g)
 	t.reg = registry.New(t.conn, registry.Config{})
 	t.streams = inbox.New(t.conn, inbox.Config{Logger: p.log, Metrics: p.r.cfg.Metrics})
 	return t, work
