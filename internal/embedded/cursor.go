@@ -2,6 +2,7 @@ package embedded
 
 import (
 	"context"
+	"errors"
 	"math/rand/v2"
 	"sync"
 	"time"
@@ -209,9 +210,11 @@ func (r *request) advance(ctx context.Context, x *cursor, size int64, wait time.
 		return feedBatch{}, store.Errorf(12051, "cursor id %d is already in use", x.id)
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
 	stop := make(chan struct{})
-	watcher := sync.WaitGroup{}
+	var watcher sync.WaitGroup
+	defer watcher.Wait()
+	defer close(stop)
+	defer cancel(nil)
 	watcher.Go(func() {
 		select {
 		case <-x.killed:
@@ -220,9 +223,7 @@ func (r *request) advance(ctx context.Context, x *cursor, size int64, wait time.
 		}
 	})
 	b, err := x.feed.next(ctx, size, wait)
-	close(stop)
-	watcher.Wait()
-	if context.Cause(ctx) == errCursorKilled {
+	if errors.Is(context.Cause(ctx), errCursorKilled) {
 		return b, errCursorKilled
 	}
 	if err != nil {

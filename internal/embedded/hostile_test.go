@@ -90,3 +90,18 @@ func TestHostile_OddCommandsGetErrors(t *testing.T) {
 	}
 	c.must(`{"ping": 1}`)
 }
+
+// lungo panics on types that it doesn't know. That is the one command's error.
+func TestHostile_APanicIsTheCommandsError(t *testing.T) {
+	t.Parallel()
+	c := dialRaw(t, startMongo(t, embedded.MongoConfig{}))
+	c.must(`{"insert": "c", "documents": [{"_id": 1, "x": {"$minKey": 1}}]}`)
+	reply := c.run(commandJSON(t, `{"find": "c", "filter": {"x": {"$gt": {"$minKey": 1}}}}`))
+	if code, _ := reply.Lookup("code").AsInt64OK(); code != 1 {
+		t.Fatalf("want an internal error, got %s", reply)
+	}
+	c.must(`{"insert": "c", "documents": [{"_id": 2}]}`)
+	if n := c.must(`{"count": "c"}`).Lookup("n").AsInt64(); n != 2 {
+		t.Fatalf("%d documents, want 2", n)
+	}
+}

@@ -193,12 +193,21 @@ func (m *Mongo) housekeep(ctx context.Context) {
 		case <-idle.C:
 			m.engine.Tick()
 		case <-sweep.C:
-			now := time.Now()
-			m.sessions.sweep(now, m.cfg.TransactionLifetime)
-			m.cursors.sweep(now)
-			if err := m.engine.Expire(ctx, now); err != nil && ctx.Err() == nil {
-				m.log.Error("expire documents", "error", err)
-			}
+			m.sweep(ctx, time.Now())
 		}
 	}
+}
+
+func (m *Mongo) sweep(ctx context.Context, now time.Time) {
+	m.sessions.sweep(now, m.cfg.TransactionLifetime)
+	m.cursors.sweep(now)
+	err := m.expire(ctx, now)
+	if err != nil && ctx.Err() == nil {
+		m.log.Error("expire documents", "error", err)
+	}
+}
+
+func (m *Mongo) expire(ctx context.Context, now time.Time) (err error) {
+	defer m.protect("expire", &err)
+	return m.engine.Expire(ctx, now)
 }

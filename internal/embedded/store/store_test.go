@@ -138,54 +138,81 @@ func FuzzToken(f *testing.F) {
 // the sort allows.
 func TestFind_IndexesChangeNothing(t *testing.T) {
 	t.Parallel()
-	field := rapid.SampledFrom([]string{"a", "b", "_id", "c.d"})
-	small := rapid.OneOf(rapid.Int32Range(0, 3).AsAny(), rapid.SampledFrom([]any{nil, "x", 1.5, bson.A{int32(1), int32(3)}, bson.D{{Key: "d", Value: int32(2)}}}))
-	operator := rapid.SampledFrom([]string{"$eq", "$gt", "$gte", "$lt", "$lte", "$ne"})
 	rapid.Check(t, func(t *rapid.T) {
 		plain, indexed := store.NewEngine(store.Config{Oplog: large}), store.NewEngine(store.Config{Oplog: large})
-		var specs []store.IndexSpec
 		for i := range rapid.IntRange(1, 3).Draw(t, "indexes") {
-			key := bson.D{{Key: field.Draw(t, "field"), Value: rapid.SampledFrom([]int32{1, -1}).Draw(t, "order")}}
-			if second := field.Draw(t, "second"); second != key[0].Key {
-				key = append(key, bson.E{Key: second, Value: int32(1)})
-			}
-			specs = append(specs, store.IndexSpec{Name: fmt.Sprint(i), Key: raw(t, key), Sparse: rapid.Bool().Draw(t, "sparse")})
-		}
-		for _, s := range specs {
-			_, _ = indexed.CreateIndexes(ns, []store.IndexSpec{s}) // some are twice
+			// Some are drawn twice; the error doesn't matter.
+			_, _ = indexed.CreateIndexes(ns, []store.IndexSpec{drawIndex(t, fmt.Sprint(i))})
 		}
 		for i := range rapid.IntRange(0, 12).Draw(t, "documents") {
-			d := bson.D{{Key: "_id", Value: i}}
-			for _, f := range []string{"a", "b", "c"} {
-				if rapid.Bool().Draw(t, "has") {
-					d = append(d, bson.E{Key: f, Value: small.Draw(t, f)})
-				}
-			}
+			d := drawDocument(t, i)
 			insert(t, plain, d)
 			insert(t, indexed, d)
 		}
-		filter := bson.D{}
-		for range rapid.IntRange(0, 2).Draw(t, "conditions") {
-			filter = append(filter, bson.E{Key: field.Draw(t, "on"), Value: bson.D{{Key: operator.Draw(t, "op"), Value: small.Draw(t, "value")}}})
-		}
-		q := query(t, filter)
-		sorted := rapid.Bool().Draw(t, "sorted")
-		if sorted {
-			q.Sort = raw(t, bson.D{{Key: field.Draw(t, "sort"), Value: rapid.SampledFrom([]int32{1, -1}).Draw(t, "direction")}, {Key: "_id", Value: int32(1)}})
-			q.Skip, q.Limit = rapid.IntRange(0, 2).Draw(t, "skip"), rapid.IntRange(0, 4).Draw(t, "limit")
-		}
-		want, err := store.Find(plain.Snapshot(), ns, q)
-		if err != nil {
-			t.Fatalf("find: %v", err)
-		}
-		got, err := store.Find(indexed.Snapshot(), ns, q)
-		if err != nil {
-			t.Fatalf("find: %v", err)
-		}
-		if !same(want, got, sorted) {
-			t.Fatalf("%v: with indexes %v, without %v", filter, got, want)
+		for range 10 {
+			q, sorted := drawQuery(t)
+			want, err := store.Find(plain.Snapshot(), ns, q)
+			if err != nil {
+				t.Fatalf("find: %v", err)
+			}
+			got, err := store.Find(indexed.Snapshot(), ns, q)
+			if err != nil {
+				t.Fatalf("find: %v", err)
+			}
+			if !same(want, got, sorted) {
+				t.Fatalf("with indexes %v, without %v", got, want)
+			}
 		}
 	})
+}
+
+var (
+	fields    = rapid.SampledFrom([]string{"a", "a", "b", "_id", "c.d"})
+	direction = rapid.SampledFrom([]int32{1, -1})
+	small     = rapid.OneOf(
+		rapid.Int32Range(0, 3).AsAny(), rapid.Int32Range(0, 3).AsAny(),
+		rapid.SampledFrom([]any{nil, "x", 1.5, bson.A{int32(1), int32(3)}, bson.D{{Key: "d", Value: int32(2)}}}),
+	)
+)
+
+func drawIndex(t *rapid.T, name string) store.IndexSpec {
+	key := bson.D{{Key: fields.Draw(t, "field"), Value: direction.Draw(t, "order")}}
+	if second := fields.Draw(t, "second"); second != key[0].Key {
+		key = append(key, bson.E{Key: second, Value: direction.Draw(t, "order")})
+	}
+	return store.IndexSpec{Name: name, Key: raw(t, key), Sparse: rapid.IntRange(0, 3).Draw(t, "sparse") == 0}
+}
+
+func drawDocument(t *rapid.T, id int) bson.D {
+	d := bson.D{{Key: "_id", Value: id}}
+	for _, f := range []string{"a", "b", "c"} {
+		if rapid.IntRange(0, 3).Draw(t, "has") > 0 {
+			d = append(d, bson.E{Key: f, Value: small.Draw(t, f)})
+		}
+	}
+	return d
+}
+
+func drawQuery(t *rapid.T) (q store.Query, sorted bool) {
+	operator := rapid.SampledFrom([]string{"$eq", "$gt", "$gte", "$lt", "$lte", "$ne"})
+	filter := bson.D{}
+	for range rapid.IntRange(0, 2).Draw(t, "conditions") {
+		filter = append(filter, bson.E{Key: fields.Draw(t, "on"), Value: bson.D{{Key: operator.Draw(t, "op"), Value: small.Draw(t, "value")}}})
+	}
+	if rapid.Bool().Draw(t, "and") && len(filter) == 2 {
+		filter = bson.D{{Key: "$and", Value: bson.A{bson.D{filter[0]}, bson.D{filter[1]}}}}
+	}
+	q = query(t, filter)
+	if sorted = rapid.Bool().Draw(t, "sorted"); !sorted {
+		return q, false
+	}
+	sort := bson.D{{Key: fields.Draw(t, "sort"), Value: direction.Draw(t, "direction")}}
+	if sort[0].Key != "_id" {
+		sort = append(sort, bson.E{Key: "_id", Value: direction.Draw(t, "direction")})
+	}
+	q.Sort = raw(t, sort)
+	q.Skip, q.Limit = rapid.IntRange(0, 2).Draw(t, "skip"), rapid.IntRange(0, 4).Draw(t, "limit")
+	return q, true
 }
 
 func same(a, b []bson.Raw, ordered bool) bool {

@@ -110,6 +110,11 @@ func TestRead_NestingIsBounded(t *testing.T) {
 func FuzzMessage(f *testing.F) {
 	f.Add(wire.AppendCommand(nil, 1, document(f, bson.D{{Key: "ping", Value: 1}, {Key: "$db", Value: "a"}})))
 	f.Add(wire.AppendCommand(nil, 1, document(f, bson.D{{Key: "a", Value: bson.A{1, bson.D{{Key: "b", Value: "c"}}}}})))
+	query := append([]byte{0, 0, 0, 0}, "admin.$cmd\x00\x00\x00\x00\x00\xff\xff\xff\xff"...)
+	query = append(query, document(f, bson.D{{Key: "isMaster", Value: 1}})...)
+	head := binary.LittleEndian.AppendUint32(nil, uint32(16+len(query)))
+	head = binary.LittleEndian.AppendUint32(append(head, make([]byte, 8)...), 2004)
+	f.Add(append(head, query...))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		m, err := wire.Read(bytes.NewReader(data))
 		if err != nil {
