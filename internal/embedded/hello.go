@@ -21,11 +21,10 @@ const (
 var helloCommands = map[string]spec{
 	"hello":            {run: hello},
 	"isMaster":         {run: hello},
-	"ping":             {run: ping, txn: false},
+	"ping":             {run: ping},
 	"buildInfo":        {run: buildInfo},
 	"connectionStatus": {run: connectionStatus},
 	"replSetGetStatus": {run: replSetGetStatus},
-	"getParameter":     {run: getParameter},
 }
 
 func ping(context.Context, *request) (bson.D, error) { return nil, nil }
@@ -119,11 +118,6 @@ func connectionStatus(context.Context, *request) (bson.D, error) {
 	return bson.D{{Key: "authInfo", Value: bson.D{
 		{Key: "authenticatedUsers", Value: bson.A{}}, {Key: "authenticatedUserRoles", Value: bson.A{}},
 	}}}, nil
-}
-
-// getParameter knows the one parameter that tools ask for.
-func getParameter(context.Context, *request) (bson.D, error) {
-	return bson.D{{Key: "featureCompatibilityVersion", Value: bson.D{{Key: "version", Value: "7.0"}}}}, nil
 }
 
 func replSetGetStatus(_ context.Context, r *request) (bson.D, error) {

@@ -141,7 +141,7 @@ func aggregate(ctx context.Context, r *request) (bson.D, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := refuse(r.body, "collation", "let"); err != nil {
+	if err := refuse(r.body, "collation", "let", "explain"); err != nil {
 		return nil, err
 	}
 	if len(stages) > 0 {

@@ -32,8 +32,9 @@ type recording struct {
 
 // scenario is how a recording is played.
 type scenario struct {
-	file string
-	cfg  embedded.MongoConfig
+	file  string
+	large bool
+	cfg   embedded.MongoConfig
 	// before is what happened before a step, and was not recorded.
 	before map[int]func(p *player)
 	// during runs while a step's reply is awaited.
@@ -59,6 +60,9 @@ type player struct {
 }
 
 func (sc *scenario) play(t *testing.T) {
+	if testing.Short() && sc.large {
+		t.Skip("it moves some 200 MB")
+	}
 	sc.cfg.IdleWrite = time.Hour // it moves the tokens of idle streams
 	server := startMongo(t, sc.cfg)
 	p := &player{

@@ -82,7 +82,8 @@ var scenarios = []*scenario{
 		},
 	},
 	{
-		file: "08-large-event",
+		file:  "08-large-event",
+		large: true,
 		before: map[int]func(*player){
 			0:  do(`{"create": "big"}`),
 			1:  do(`{"insert": "big", "documents": [{"_id": "before"}]}`),

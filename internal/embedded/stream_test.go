@@ -161,29 +161,3 @@ func TestStream_ServerEndsUnderAWaitingGetMore(t *testing.T) {
 		t.Fatalf("the server has not ended after %s", closeLimit)
 	}
 }
-
-func TestStream_UnsupportedIsAnError(t *testing.T) {
-	t.Parallel()
-	c := dialRaw(t, startMongo(t, embedded.MongoConfig{}))
-	for command, code := range map[string]int64{
-		`{"aggregate": "c", "pipeline": [{"$changeStream": {}}, {"$addFields": {"x": 1}}], "cursor": {}}`:                238,
-		`{"aggregate": "c", "pipeline": [{"$changeStream": {}}, {"$match": {"$expr": {"$dateDiff": 1}}}], "cursor": {}}`: 168,
-		`{"aggregate": "c", "pipeline": [{"$changeStream": {}}, {"$match": {"$where": "1"}}], "cursor": {}}`:             2,
-		`{"aggregate": "c", "pipeline": [{"$changeStream": {"fullDocumentBeforeChange": "required"}}], "cursor": {}}`:    238,
-		`{"aggregate": 1, "pipeline": [{"$changeStream": {}}], "cursor": {}}`:                                            238,
-		`{"aggregate": "c", "pipeline": [{"$lookup": {"from": "d"}}], "cursor": {}}`:                                     238,
-		`{"aggregate": "c", "pipeline": [{"$group": {"_id": 1, "x": {"$stdDevPop": "$y"}}}], "cursor": {}}`:              238,
-		`{"find": "c", "collation": {"locale": "de"}}`:                                                                   238,
-		`{"find": "c", "tailable": true}`:                                                                    238,
-		`{"find": "c", "filter": {"x": {"$near": [1, 2]}}}`:                                                  2,
-		`{"update": "c", "updates": [{"q": {}, "u": [{"$set": {"x": 1}}]}]}`:                                 238,
-		`{"mapReduce": "c"}`:                                                                                 59,
-		`{"createIndexes": "c", "indexes": [{"key": {"x": "2dsphere"}, "name": "x"}]}`:                       67,
-		`{"createIndexes": "c", "indexes": [{"key": {"x": 1}, "name": "x", "collation": {"locale": "de"}}]}`: 67,
-	} {
-		reply := c.run(commandJSON(t, command))
-		if got, _ := reply.Lookup("code").AsInt64OK(); got != code {
-			t.Errorf("%s: want %d, got %s", command, code, reply)
-		}
-	}
-}

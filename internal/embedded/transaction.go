@@ -64,7 +64,7 @@ func (r *request) inSession(ctx context.Context, s spec) (bson.D, error) {
 		if r.name == "commitTransaction" || r.name == "abortTransaction" || autoErr == nil {
 			return nil, store.Errorf(store.CodeInvalidOptions, "'%s' needs lsid and txnNumber", r.name)
 		}
-		return s.run(ctx, r)
+		return r.plainly(ctx, s)
 	}
 	n, ok := number.AsInt64OK()
 	if !ok || n < 0 {
@@ -88,6 +88,15 @@ func (r *request) inSession(ctx context.Context, s spec) (bson.D, error) {
 		return nil, store.Errorf(store.CodeInvalidOptions, "autocommit=true is not allowed; leave it out")
 	}
 	return r.statement(ctx, s)
+}
+
+// plainly runs a command that is no part of a transaction. Each sees the latest
+// state, so that reads of one snapshot can't be served.
+func (r *request) plainly(ctx context.Context, s spec) (bson.D, error) {
+	if level, _ := r.body.Lookup("readConcern", "level").StringValueOK(); level == "snapshot" {
+		return nil, store.Errorf(store.CodeNotImplemented, "read concern snapshot outside a transaction is not supported here")
+	}
+	return s.run(ctx, r)
 }
 
 // retryable answers a write that was done already with what was answered then.

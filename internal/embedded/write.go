@@ -61,6 +61,9 @@ func (r *request) writeBatch(ctx context.Context, list string, fn func(t *store.
 	if err != nil {
 		return nil, err
 	}
+	if err := refuse(r.body, "let"); err != nil {
+		return nil, err
+	}
 	items, err := r.documents(list)
 	if err != nil {
 		return nil, err
