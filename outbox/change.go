@@ -49,6 +49,7 @@ type streamEvent struct {
 	time      Timestamp
 	document  bson.Raw // fullDocument, of inserts
 	key       bson.Raw // documentKey
+	to        string   // of a rename: the collection's new name
 }
 
 func readStreamEvent(raw bson.Raw) streamEvent {
@@ -58,5 +59,8 @@ func readStreamEvent(raw bson.Raw) streamEvent {
 	e.time.T, e.time.I, _ = raw.Lookup("clusterTime").TimestampOK()
 	e.document, _ = raw.Lookup("fullDocument").DocumentOK()
 	e.key, _ = raw.Lookup("documentKey").DocumentOK()
+	if e.operation == "rename" {
+		e.to, _ = raw.Lookup("to", "coll").StringValueOK()
+	}
 	return e
 }

@@ -44,6 +44,7 @@
 //	the oplog has passed the place (286, 136)     ErrHistoryLost
 //	a token of another server's future            ErrHistoryLost: compared with the operationTime of every reply
 //	another collection under the name             ErrOtherCollection, at Watch with Collection set, and at every reopening
+//	a collection renamed onto the outbox          ErrOtherCollection: what is in it never passed the stream
 //	a document that is no event                   Change with a Fault; Bury keeps it with the reason
 //	the commit's reply is lost                    the driver repeats the write under its transaction number: once
 //	a process that was fenced goes on writing     ErrFenced: every write of a checkpoint is conditional on the fence

@@ -90,10 +90,11 @@ func (st *Stream) read(ctx context.Context) ([]Change, error) {
 	changes := st.extra
 	st.extra = nil
 	ctx = watching(ctx, &st.now)
-	invalid := false
+	invalid, replaced := false, false
 	for st.cs.TryNext(ctx) {
 		e := readStreamEvent(st.cs.Current)
 		invalid = invalid || e.operation == "invalidate"
+		replaced = replaced || e.to == st.store.cfg.Collection
 		if c, ok := st.take(e); ok {
 			changes = append(changes, c)
 		}
@@ -108,6 +109,9 @@ func (st *Stream) read(ctx context.Context) ([]Change, error) {
 	st.arrive()
 	st.recovered(ctx)
 	switch {
+	case replaced:
+		st.lost = fmt.Errorf("watch outbox: %w: one that was renamed took its place", ErrOtherCollection)
+		_ = st.lose(ctx) // the next Next says so: these changes are good
 	case invalid:
 		st.invalidated(ctx)
 	case st.cs.ID() == 0 && st.cs.RemainingBatchLength() == 0:
