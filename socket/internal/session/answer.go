@@ -58,6 +58,10 @@ func (m *Machine) connected(now time.Time, s *Script, c registry.Connected) {
 	m.resent = 0
 	if c.Epoch == m.epoch {
 		m.resent = m.sent
+		if m.contradicts(&c) {
+			m.breakDue = true
+			return
+		}
 	} else {
 		for _, w := range m.waiting {
 			m.covered = append(m.covered, w.ticket)
@@ -85,6 +89,17 @@ func (m *Machine) connected(now time.Time, s *Script, c registry.Connected) {
 		return
 	}
 	m.greeted(true)
+}
+
+// contradicts looks for a pair that waits for the ack of a seq at which the log now has another id: that
+// seq's ack would settle the wrong one.
+func (m *Machine) contradicts(c *registry.Connected) bool {
+	for _, w := range m.waiting {
+		if id, ok := c.At(w.seq); ok && id != w.id {
+			return true
+		}
+	}
+	return false
 }
 
 // startFresh puts the client at the end of the log: what it shows, it loads (again).

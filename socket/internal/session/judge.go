@@ -21,7 +21,6 @@ func (m *Machine) advance(now time.Time) {
 		}
 		m.queue[0] = Delivery{}
 		m.queue = m.queue[1:]
-		m.queueBytes -= len(d.Event.Body)
 	}
 	if len(m.queue) > 0 {
 		return
@@ -50,7 +49,7 @@ func (m *Machine) judge(now time.Time, d Delivery) bool {
 	}
 	if seq <= 0 {
 		// Nobody can ack it: it stays with its ticket until that is handed on.
-		m.waiting = append(m.waiting, waiting{math.MaxInt64, d.Ticket})
+		m.waiting = append(m.waiting, waiting{math.MaxInt64, id, d.Ticket})
 		return true
 	}
 	if d.Pair.Epoch != m.epoch {
@@ -67,7 +66,7 @@ func (m *Machine) judge(now time.Time, d Delivery) bool {
 			return false
 		}
 		m.cfg.Count(Duplicate, 1)
-		m.wait(seq, d.Ticket)
+		m.wait(seq, id, d.Ticket)
 		return true
 	}
 	if seq > m.sent+1 {
@@ -82,7 +81,7 @@ func (m *Machine) judge(now time.Time, d Delivery) bool {
 		}
 		m.cfg.Count(Duplicate, 1)
 		m.skip(seq, id)
-		m.wait(seq, d.Ticket)
+		m.wait(seq, id, d.Ticket)
 		return true
 	}
 	if d.Event.Expired(now) {
@@ -92,7 +91,7 @@ func (m *Machine) judge(now time.Time, d Delivery) bool {
 		return true
 	}
 	m.send(seq, d.Event, d.Redelivered)
-	m.wait(seq, d.Ticket)
+	m.wait(seq, id, d.Ticket)
 	return true
 }
 
@@ -117,13 +116,13 @@ func (m *Machine) takeEphemeral(now time.Time, d Delivery) {
 }
 
 // wait keeps the ticket until the client has acked seq, if it has not.
-func (m *Machine) wait(seq protocol.Seq, t Ticket) {
+func (m *Machine) wait(seq protocol.Seq, id protocol.EventID, t Ticket) {
 	switch {
 	case t == nil:
 	case seq <= m.acked:
 		t.Settle()
 	default:
-		m.waiting = append(m.waiting, waiting{seq, t})
+		m.waiting = append(m.waiting, waiting{seq, id, t})
 	}
 }
 
@@ -144,6 +143,9 @@ func (m *Machine) send(seq protocol.Seq, env *protocol.Envelope, redelivered boo
 	m.ids.add(env.ID, false)
 	m.cfg.Count(Sent, 1)
 	m.out.add(item{seq: seq, env: env, redelivered: redelivered || seq <= m.resent})
+	if m.full() {
+		m.Close(protocol.CloseSlowConsumer)
+	}
 }
 
 // skip gives seq to id without showing it. Nobody can ack that seq: the ack before it covers it.

@@ -55,11 +55,10 @@ type Machine struct {
 	ackedTime  time.Time    // of that
 
 	// pairs
-	queue      []Delivery // not judged yet
-	queueBytes int
-	waiting    []waiting // sent, not acked
-	covered    []Ticket  // of older epochs: settled when the welcome is acked
-	ephemeral  []protocol.EventID
+	queue     []Delivery // not judged yet
+	waiting   []waiting  // sent, not acked
+	covered   []Ticket   // of older epochs: settled when the welcome is acked
+	ephemeral []protocol.EventID
 
 	// events to be fetched for the seqs after sent
 	feed    []protocol.EventID
@@ -85,6 +84,7 @@ type Machine struct {
 
 type waiting struct {
 	seq    protocol.Seq
+	id     protocol.EventID
 	ticket Ticket
 }
 
@@ -133,29 +133,20 @@ func (m *Machine) Gone() bool { return m.phase == gone }
 // Closed is the code to close the connection with, once there is one.
 func (m *Machine) Closed() (protocol.CloseCode, bool) { return m.close, m.phase >= closing }
 
-// Push takes a pair from the inbox; false: the session is over and does not hold it.
+// Push takes a pair from the inbox; false: the session is over and does not hold it. Pairs that can't be
+// judged yet wait without a bound of their own: whoever gave them holds their events anyway, and bounds
+// all of them together.
 func (m *Machine) Push(now time.Time, d Delivery) bool {
 	if m.phase >= ended {
 		return false
 	}
-	size := len(d.Event.Body)
-	count, bytes := len(m.queue)+m.out.events, m.queueBytes+m.out.bytes
-	if d.Event.Ephemeral && (count >= m.cfg.QueueEvents/2 || bytes >= m.cfg.QueueBytes/2) {
+	if d.Event.Ephemeral && m.halfFull() {
 		m.cfg.Count(EphemeralDrop, 1)
 		d.settle()
 		return true
 	}
-	if len(m.queue) == 0 && m.free() && m.judge(now, d) {
-		m.advance(now)
-		if m.out.events > m.cfg.QueueEvents || (m.out.events > 1 && m.out.bytes > m.cfg.QueueBytes) {
-			m.Close(protocol.CloseSlowConsumer)
-		}
-		return true
-	}
-	m.queue = append(m.queue, d)
-	m.queueBytes += size
-	if count >= m.cfg.QueueEvents || (count > 0 && bytes+size > m.cfg.QueueBytes) {
-		m.Close(protocol.CloseSlowConsumer)
+	if len(m.queue) > 0 || !m.free() || !m.judge(now, d) {
+		m.queue = append(m.queue, d)
 	}
 	m.advance(now)
 	return true
@@ -188,7 +179,7 @@ func (m *Machine) Rehome(now time.Time, id protocol.InstanceID) {
 }
 
 func (m *Machine) forget() {
-	m.queue, m.queueBytes = nil, 0
+	m.queue = nil
 	m.waiting, m.covered, m.head, m.held = nil, nil, nil, 0
 }
 

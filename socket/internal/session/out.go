@@ -74,13 +74,22 @@ func (m *Machine) roomy() bool {
 	return m.out.events < m.cfg.QueueEvents/16+1 && m.out.bytes < m.cfg.QueueBytes/16+1
 }
 
+// full says that a client reads too slowly. One event alone may be of any size.
+func (m *Machine) full() bool {
+	return m.out.events > m.cfg.QueueEvents || (m.out.bytes > m.cfg.QueueBytes && m.out.events > 1)
+}
+
+func (m *Machine) halfFull() bool {
+	return 2*(m.out.events+len(m.queue)) >= m.cfg.QueueEvents || 2*m.out.bytes >= m.cfg.QueueBytes
+}
+
 // Send queues a ready frame that has nothing to do with positions.
 func (m *Machine) Send(frame []byte) {
 	if m.phase >= closing {
 		return
 	}
 	m.out.add(item{raw: frame})
-	if m.out.events > m.cfg.QueueEvents || m.out.bytes > m.cfg.QueueBytes {
+	if m.full() {
 		m.Close(protocol.CloseSlowConsumer)
 	}
 }
