@@ -29,7 +29,8 @@ func setup(t *testing.T, cfg outbox.Config) (*outboxtest.Bundle, *outboxtest.Pro
 	if cfg.AwaitTime == 0 {
 		cfg.AwaitTime = outboxtest.AwaitTime
 	}
-	b := outboxtest.Setup(t, proxy.URL(url), cfg)
+	// A made-up NotWritablePrimary makes the driver wait for the server's next sign of life.
+	b := outboxtest.Setup(t, proxy.URL(url)+"&heartbeatFrequencyMS=500", cfg)
 	return b, proxy
 }
 
