@@ -19,16 +19,25 @@ const clockSkew = time.Minute
 // have acked something since are left out. It comes before anything else, and no
 // marker is written before its end: who dies inside begins it again.
 func (t *tenure) notifyLost(work context.Context, end outbox.Marker) error {
-	begin, ok := t.lostFrom()
-	if !ok || begin.Position.Compare(end.Position) >= 0 {
+	since := t.checkpoint.NotificationsSince
+	if since.IsZero() {
+		return nil
+	}
+	begin, reached := t.lostFrom(since)
+	if reached && begin.Position.Compare(end.Position) >= 0 {
 		return nil
 	}
 	t.log.Warn("notifying again what waited when redis was lost",
-		"from", commitTime(begin.Position).UTC(), "to", commitTime(end.Position).UTC())
+		"since", since.UTC(), "to", commitTime(end.Position).UTC())
 	t.view.set(stateNotifying)
-	err := t.notifyStream(work, begin, end)
+	err := error(outbox.ErrHistoryLost)
+	from := since.Add(-t.r.cfg.InboxMaxAge - t.r.cfg.ScanMargin)
+	if reached {
+		from = t.scanStart(begin)
+		err = t.notifyStream(work, begin, end)
+	}
 	if errors.Is(err, outbox.ErrHistoryLost) {
-		err = t.notifyScan(work, begin, end)
+		err = t.notifyScan(work, from, end)
 	}
 	if err != nil {
 		return fmt.Errorf("notify what was lost: %w", err)
@@ -36,23 +45,17 @@ func (t *tenure) notifyLost(work context.Context, end outbox.Marker) error {
 	return nil
 }
 
-// lostFrom is the place as far before the newest slot that was written by
-// notificationsSince as an event may have waited in an inbox.
-func (t *tenure) lostFrom() (outbox.Marker, bool) {
+// lostFrom is the place as far before the newest slot that was written by since as
+// an event may have waited in an inbox; false: the slots do not reach since.
+func (t *tenure) lostFrom(since time.Time) (outbox.Marker, bool) {
 	cp := t.checkpoint
-	if cp.NotificationsSince.IsZero() {
-		return outbox.Marker{}, false
-	}
 	tick, found := int64(0), false
 	for _, slot := range slots(cp) {
-		if !slot.Time.After(cp.NotificationsSince) && slot.Tick >= tick {
+		if !slot.Time.After(since) && slot.Tick >= tick {
 			tick, found = slot.Tick, true
 		}
 	}
-	if !found { // the slots don't reach it: all that they hold
-		return cp.Back(*cp.Marker, cp.Marker.Tick), true
-	}
-	return cp.Back(*cp.Marker, cp.Marker.Tick-tick+t.r.cfg.inboxTicks()), true
+	return cp.Back(*cp.Marker, cp.Marker.Tick-tick+t.r.cfg.inboxTicks()), found
 }
 
 // notifyStream reads the range by the change stream.
@@ -83,10 +86,10 @@ func (t *tenure) notifyStream(work context.Context, begin, end outbox.Marker) er
 }
 
 // notifyScan reads the range by time, where the change stream doesn't reach it.
-func (t *tenure) notifyScan(work context.Context, begin, end outbox.Marker) error {
+func (t *tenure) notifyScan(work context.Context, from time.Time, end outbox.Marker) error {
 	t.r.metrics.scans.Inc()
 	until := commitTime(end.Position).Add(clockSkew)
-	return t.scanFrom(work, t.scanStart(begin), func(work context.Context, changes []outbox.Change) error {
+	return t.scanFrom(work, from, func(work context.Context, changes []outbox.Change) error {
 		kept := changes[:0:0]
 		for _, c := range changes {
 			if c.Event == nil || !c.Event.Time.After(until) {

@@ -79,7 +79,8 @@ func (t *tenure) routeCarefully(work context.Context, changes []outbox.Change) e
 	return t.route(work, events, t.stageAppend)
 }
 
-// scanned makes T the marker.
+// scanned makes T the marker. A slot and a copy in MongoDB come first: without them
+// nobody could go back behind what is routed next.
 func (t *tenure) scanned(work context.Context, first outbox.Marker) error {
 	ctx, cancel := t.reading(work)
 	defer cancel()
@@ -87,9 +88,18 @@ func (t *tenure) scanned(work context.Context, first outbox.Marker) error {
 	if t.careful, err = t.now(ctx); err != nil {
 		return err
 	}
-	t.placed = true
+	since, err := t.notificationsSince(work)
+	if err != nil {
+		return err
+	}
 	t.moved(first.Token, first.Position)
-	t.marker.Tick = t.tick
+	if err := t.writeSlot(ctx); err != nil {
+		return t.notSaved("write slot behind the scan", err)
+	}
+	if err := t.r.store.SaveMarker(ctx, t.n, t.lease.fence, t.marker, since); err != nil {
+		return t.notSaved("write checkpoint behind the scan", err)
+	}
+	t.placed = true
 	return t.mark(work)
 }
 

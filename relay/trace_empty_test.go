@@ -348,4 +348,3 @@ func TestTrace_T58_NumberOfPartitionsChanges(t *testing.T) {
 		}
 	}
 }
-
