@@ -45,8 +45,9 @@
 //
 // Redis: what miniredis lacks, above all CONFIG, ROLE, functions, CLIENT but for
 // SETNAME and GETNAME, and INFO but for clients and stats; HELLO tells the
-// version. Pending entries whose body was deleted are not listed, as they are on a
-// real server. A key may go up to a step of 25 ms early (more with over 2,000 keys).
+// version; of Lua's libraries bit, struct and cmsgpack. XPENDING's summary,
+// XREADGROUP from an id and XAUTOCLAIM hide pending entries whose body was deleted,
+// which a real server tells; XINFO GROUPS gives another lag. A key may go up to a step of 25 ms early (more with over 2,000 keys).
 //
 // # Failures
 //

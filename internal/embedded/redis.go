@@ -33,6 +33,8 @@ func NewRedis(cfg RedisConfig) (*Redis, error) {
 	if err := m.StartAddr(cfg.Addr); err != nil {
 		return nil, fmt.Errorf("open embedded redis: %w", err)
 	}
+	r := &Redis{server: m}
+	m.Server().SetPreHook(r.rightScriptErrors)
 	host, port, err := net.SplitHostPort(m.Addr())
 	if err != nil {
 		m.Close()
@@ -41,7 +43,8 @@ func NewRedis(cfg RedisConfig) (*Redis, error) {
 	if ip := net.ParseIP(host); ip != nil && ip.IsUnspecified() {
 		host = "127.0.0.1"
 	}
-	return &Redis{server: m, addr: net.JoinHostPort(host, port)}, nil
+	r.addr = net.JoinHostPort(host, port)
+	return r, nil
 }
 
 // Addr is the address it listens on, as host:port.

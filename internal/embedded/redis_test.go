@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"strings"
 	"testing"
 	"time"
 
@@ -129,6 +130,34 @@ func TestRedis_Scripts(t *testing.T) {
 	hello := s.do(t, "HELLO", 3)
 	if fmt.Sprint(hello) == "" {
 		t.Fatal("no hello")
+	}
+}
+
+// An error inside a script has the code that a server gives it.
+func TestRedis_ScriptErrorsKeepTheirCode(t *testing.T) {
+	t.Parallel()
+	s := setupRedis(t)
+	s.do(t, "SET", "text", "x")
+	for script, code := range map[string]string{
+		"return redis.call('RPUSH', KEYS[1], 'a')":                        "WRONGTYPE Operation",
+		"local x = 1\n return redis.call('XADD', KEYS[1], '*', 'a', 'b')": "WRONGTYPE Operation",
+		"return redis.call('XPENDING', 'none', 'g', '-', '+', 10)":        "NOGROUP No such key",
+		"return redis.error_reply('MINE because')":                        "MINE because",
+		"error('boom')": "ERR ",
+		"return redis.call('XGROUP', 'CREATE', KEYS[1], 'g', '0', 'MKSTREAM', 'more')": "ERR ",
+	} {
+		err := s.Eval(s.ctx, script, []string{"text"}).Err()
+		if err == nil || !strings.HasPrefix(err.Error(), code) {
+			t.Errorf("%s: want %q, got %v", script, code, err)
+		}
+	}
+	if v, err := s.Eval(s.ctx, "return {KEYS[1], 7, redis.call('GET', KEYS[1])}", []string{"text"}).Slice(); err != nil || len(v) != 3 || v[2] != "x" {
+		t.Errorf("got %v, %v", v, err)
+	}
+	pipe := s.TxPipeline()
+	set, eval := pipe.Set(s.ctx, "n", 1, 0), pipe.Eval(s.ctx, "return redis.call('INCR', KEYS[1])", []string{"n"})
+	if _, err := pipe.Exec(s.ctx); err != nil || set.Err() != nil || eval.Val() != int64(2) {
+		t.Errorf("in MULTI: %v, %v", eval.Val(), err)
 	}
 }
 
