@@ -16,6 +16,7 @@ var logs = map[string]func(*env){
 	"Break_NewEpoch":        breakNewEpoch,
 	"Break_Once":            breakOnce,
 	"Break_WithoutLog":      breakWithoutLog,
+	"Break_StartsThePause":  breakStartsThePause,
 	"Acked_OnlyUpwards":     ackedOnlyUpwards,
 	"Acked_OnlyWhatIsThere": ackedOnlyThere,
 	"Find":                  find,
@@ -142,6 +143,16 @@ func breakOnce(e *env) {
 	e.must(err)
 	equal(e, "epoch", second, first)
 	equal(e, "end", e.lookup().End, 1)
+}
+
+// After a session's break a connect makes no other epoch for a while.
+func breakStartsThePause(e *env) {
+	c := e.connect(registry.ConnectRequest{})
+	epoch, err := e.reg.Break(e.ctx(), e.user, c.Epoch)
+	e.must(err)
+	got := e.resume(protocol.Position{Epoch: epoch, Seq: 7, ID: protocol.NewEventID()})
+	equal(e, "recovered", got.Recovered, false)
+	equal(e, "epoch", got.Epoch, epoch)
 }
 
 func breakWithoutLog(e *env) {

@@ -19,6 +19,7 @@ var routes = map[string]func(*env){
 	"Careful_OnceInTheLog":       carefulOnce,
 	"Careful_TrimsByItself":      carefulTrims,
 	"Careful_InAPipeline":        carefulPipeline,
+	"Careful_OfHalfALog":         carefulOfHalfALog,
 	"Locate_AppendsNothing":      locateAppendsNothing,
 	"Trim_KeepsSeqs":             trimKeepsSeqs,
 	"Case_B20_ErrorOfOneUser":    caseB20,
@@ -128,6 +129,16 @@ func carefulTrims(e *env) {
 	equal(e, "end", u.End, 10)
 	if n := u.End - u.Base + 1; n > 4 {
 		e.Errorf("log has %d elements, bound is 4", n)
+	}
+}
+
+// A list that lost its hash grows past the bound: still no log, and no error.
+func carefulOfHalfALog(e *env) {
+	e = e.with(registry.Config{MaxLog: 3, TrimLog: 2})
+	e.connect(registry.ConnectRequest{})
+	e.must(e.rdb.Del(e.ctx(), e.key("at")).Err())
+	for range 5 {
+		equal(e, "seq", e.careful(protocol.NewEventID()).Seq, 0)
 	}
 }
 

@@ -37,6 +37,11 @@ func refreshOK(e *env) {
 		equal(e, "end", r.End, 3)
 	}
 	e.fieldsAre(e.lookup().Locations, at)
+
+	later := at
+	later.Device = "another"
+	e.refresh(later, protocol.Position{Epoch: c.Epoch})
+	e.fieldsAre(e.lookup().Locations, at) // what is there stays as it was registered
 }
 
 func refreshRenews(e *env) {
