@@ -2,6 +2,7 @@ package embedded_test
 
 import (
 	"encoding/binary"
+	"errors"
 	"io"
 	"net"
 	"testing"
@@ -51,8 +52,8 @@ func TestHostile_BadBytesCloseOneConnection(t *testing.T) {
 }
 
 func isTimeout(err error) bool {
-	e, ok := err.(net.Error)
-	return ok && e.Timeout()
+	var e net.Error
+	return errors.As(err, &e) && e.Timeout()
 }
 
 // What is valid BSON and no valid command gets an error, and the connection

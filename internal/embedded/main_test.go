@@ -35,7 +35,7 @@ func setupMongo(t *testing.T, cfg embedded.MongoConfig) *mongoSetup {
 func newSetup(t testing.TB, cfg embedded.MongoConfig, limit time.Duration) *mongoSetup {
 	t.Helper()
 	server := startMongo(t, cfg)
-	ctx, cancel := context.WithTimeout(context.Background(), limit)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), limit)
 	t.Cleanup(cancel)
 	client := connect(t, ctx, server)
 	return &mongoSetup{server, client, client.Database("facts"), ctx}
@@ -48,7 +48,7 @@ func startMongo(t testing.TB, cfg embedded.MongoConfig) *embedded.Mongo {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithCancel(context.Background())
+	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
 	done := make(chan error, 1)
 	go func() { done <- server.Run(ctx) }()
 	t.Cleanup(func() {

@@ -100,7 +100,7 @@ func NewMongo(cfg MongoConfig) (*Mongo, error) {
 		return nil, fmt.Errorf("check embedded mongo: %w", err)
 	}
 	cfg = cfg.withDefaults()
-	listener, err := net.Listen("tcp", cfg.Addr)
+	listener, err := new(net.ListenConfig).Listen(context.Background(), "tcp", cfg.Addr)
 	if err != nil {
 		return nil, fmt.Errorf("open embedded mongo: %w", err)
 	}

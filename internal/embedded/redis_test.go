@@ -26,7 +26,7 @@ func setupRedis(t *testing.T) *redisSetup {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithCancel(context.Background())
+	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
 	done := make(chan error, 1)
 	go func() { done <- server.Run(ctx) }()
 	stop := func() error {
@@ -44,7 +44,7 @@ func setupRedis(t *testing.T) *redisSetup {
 		t.Fatal(err)
 	}
 	o.MaxRetries = -1
-	s := &redisSetup{redis.NewClient(o), context.Background(), stop}
+	s := &redisSetup{redis.NewClient(o), context.WithoutCancel(t.Context()), stop}
 	t.Cleanup(func() {
 		_ = s.Close()
 		if err := stop(); err != nil {

@@ -143,7 +143,7 @@ func TestStream_ServerEndsUnderAWaitingGetMore(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithCancel(context.Background())
+	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
 	done := make(chan error, 1)
 	go func() { done <- server.Run(ctx) }()
 	c, idle := dialRaw(t, server), dialRaw(t, server)

@@ -119,7 +119,7 @@ type Source interface {
 // ended. What fn did before it returned an error stays.
 func (e *Engine) Write(ctx context.Context, fn func(*Txn) error) error {
 	for {
-		err, holder := e.tryWrite(ctx, fn)
+		holder, err := e.tryWrite(ctx, fn)
 		if holder == nil {
 			return err
 		}
@@ -131,26 +131,27 @@ func (e *Engine) Write(ctx context.Context, fn func(*Txn) error) error {
 	}
 }
 
-func (e *Engine) tryWrite(ctx context.Context, fn func(*Txn) error) (error, *Txn) {
+// tryWrite gives the transaction that is in the way, if one is.
+func (e *Engine) tryWrite(ctx context.Context, fn func(*Txn) error) (*Txn, error) {
 	select {
 	case e.single <- struct{}{}:
 		defer func() { <-e.single }()
 	case <-ctx.Done():
-		return Errorf(CodeInterrupted, "operation was interrupted"), nil
+		return nil, Errorf(CodeInterrupted, "operation was interrupted")
 	}
 	for {
 		t := e.begin(false)
 		fnErr := fn(t)
 		if t.blocker != nil {
-			return nil, t.blocker
+			return t.blocker, nil
 		}
 		err := t.commit(nil, 0)
 		if t.blocker != nil {
-			return nil, t.blocker
+			return t.blocker, nil
 		}
 		if err != nil {
 			continue // a transaction committed in between: the state is new
 		}
-		return fnErr, nil
+		return nil, fnErr
 	}
 }
