@@ -28,7 +28,7 @@ func TestMain(m *testing.M) {
 }
 
 const (
-	apiKey = "e2e-key"
+	apiKey = "e2e-key-0123456789"
 	secret = "e2e-token-secret-of-at-least-32-bytes"
 )
 

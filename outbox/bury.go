@@ -20,7 +20,7 @@ const (
 )
 
 // Bury puts a document that is no event into outbox_dead, with the reason. A second time is no error: the id there
-// is the document's own, where that is a short string, else the hash of it. What the server won't take as a part of
+// is the document's own, whatever its type, or the hash of one that is too large for an index's key. What the server won't take as a part of
 // a document (it may be nested too deep for that) is kept as bytes, and of one too large to be wrapped only the size.
 func (s *Store) Bury(ctx context.Context, c Change, reason string) error {
 	key := deadKey(c.Document)
@@ -33,13 +33,13 @@ func (s *Store) Bury(ctx context.Context, c Change, reason string) error {
 		return nil
 	}
 	if err != nil {
-		return fmt.Errorf("bury document %s: %w", key, err)
+		return fmt.Errorf("bury document %v: %w", key, err)
 	}
 	s.metrics.buried.Inc()
 	return nil
 }
 
-func deadDocument(key, collection string, c Change, reason string, body any) bson.D {
+func deadDocument(key any, collection string, c Change, reason string, body any) bson.D {
 	doc := bson.D{
 		{Key: "_id", Value: key},
 		{Key: "reason", Value: clip(reason, maxReason)},
@@ -57,16 +57,20 @@ func deadDocument(key, collection string, c Change, reason string, body any) bso
 	return doc
 }
 
-func deadKey(doc bson.Raw) string {
+// deadKey is an id's own value, or its hash.
+func deadKey(doc bson.Raw) any {
 	v, err := doc.LookupErr("_id")
 	if err != nil {
-		sum := sha256.Sum256(doc)
-		return "sha256:" + hex.EncodeToString(sum[:])
+		return hash(doc)
 	}
-	if s, ok := v.StringValueOK(); ok && len(s) <= maxDeadID {
-		return s
+	if len(v.Value) > maxDeadID || v.Type == bson.TypeArray || v.Type == bson.TypeRegex || v.Type == bson.TypeUndefined {
+		return hash(append([]byte{byte(v.Type)}, v.Value...)) // the server takes these as no _id, or not in an index
 	}
-	sum := sha256.Sum256(append([]byte{byte(v.Type)}, v.Value...))
+	return v
+}
+
+func hash(b []byte) string {
+	sum := sha256.Sum256(b)
 	return "sha256:" + hex.EncodeToString(sum[:])
 }
 
