@@ -84,6 +84,10 @@ func appendSaysWhenToTrim(e *env) {
 			return e.reg.QueueAppend(e.ctx(), p, e.user, protocol.NewEventID())
 		})
 		equal(e, "trim", r.Trim, want)
+		if !want {
+			e.trim() // within the bound, or just at it: nothing goes
+			equal(e, "base", e.lookup().Base, 0)
+		}
 	}
 	e.trim()
 	u := e.lookup()
