@@ -35,6 +35,9 @@ type conn struct {
 	wg     sync.WaitGroup
 	bearer *identity // from the upgrade
 
+	closedWith protocol.CloseCode // owned by the writer, then by run: what it closed with
+	peerCode   protocol.CloseCode // owned by the reader: what it read
+
 	mu        sync.Mutex
 	m         *session.Machine // nil before hello
 	identity  *identity
@@ -58,6 +61,10 @@ func (c *conn) run() {
 	c.read()
 	c.cancel()
 	c.wg.Wait()
+	if c.closedWith == 0 {
+		c.closedWith = c.peerCode
+	}
+	c.s.metrics.closed(c.closedWith)
 	c.end()
 }
 

@@ -26,10 +26,6 @@ func TestDelivery(t *testing.T) {
 		}
 		c.sees(want...)
 		r.settled(a.Instance())
-		testkit.Eventually(t, patience, "@acked", func() bool {
-			u, err := r.reg.Lookup(t.Context(), "u")
-			return err == nil && u.Acked > 0
-		})
 		c.drop()
 		testkit.Eventually(t, patience, "session has left", func() bool {
 			u, err := r.reg.Lookup(t.Context(), "u")

@@ -16,6 +16,9 @@ func (c *conn) read() {
 	for {
 		typ, b, err := c.ws.Read(c.ctx)
 		if err != nil {
+			if c.peerCode = protocol.CloseCode(websocket.CloseStatus(err)); c.peerCode < 0 {
+				c.peerCode = codeLost
+			}
 			return
 		}
 		if typ != websocket.MessageText {

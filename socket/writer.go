@@ -33,7 +33,7 @@ func (c *conn) write() {
 		case wrote:
 			continue
 		case code != 0:
-			c.s.metrics.closed(code)
+			c.closedWith = code
 			closeWS(c.ws, code, c.cancel)
 			return
 		}
@@ -84,14 +84,12 @@ func (c *conn) step(now, started time.Time) (wrote bool, code protocol.CloseCode
 	if frame == nil {
 		return false, code
 	}
-	if err := c.writeFrame(frame); err != nil {
-		if !errors.Is(err, context.DeadlineExceeded) {
-			return false, codeLost
-		}
-		return false, protocol.CloseSlowConsumer
-	}
+	err := c.writeFrame(frame)
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if err != nil {
+		return false, c.lostLocked(err)
+	}
 	now = time.Now()
 	c.m.Written(now, w)
 	c.afterLocked(now)
@@ -100,6 +98,17 @@ func (c *conn) step(now, started time.Time) (wrote bool, code protocol.CloseCode
 
 // codeLost is no code of the wire: the connection broke, and takes no close frame.
 const codeLost protocol.CloseCode = 1006
+
+// lostLocked is what a connection that took no frame ends with: perhaps it was to be closed anyway.
+func (c *conn) lostLocked(err error) protocol.CloseCode {
+	if code, closed := c.m.Closed(); closed {
+		return code
+	}
+	if errors.Is(err, context.DeadlineExceeded) {
+		return protocol.CloseSlowConsumer
+	}
+	return codeLost
+}
 
 func (c *conn) writeFrame(frame []byte) error {
 	ctx, cancel := context.WithTimeout(c.ctx, c.s.cfg.WriteTimeout)
