@@ -64,7 +64,7 @@ type Config struct {
 
 	// Logger; nil: none.
 	Logger *slog.Logger
-	// Metrics are registered here; nil: none.
+	// Metrics are registered here, for one relay a registry; nil: none.
 	Metrics prometheus.Registerer
 }
 

@@ -66,7 +66,7 @@ func (t *tenure) sort(legs []leg) *outgoing {
 		case l.connected():
 			out.send(l)
 		case l.fault != nil:
-			t.log.Warn("key of a user is of the wrong type", keyUser, l.user, keyError, l.fault)
+			t.badKey.begin(t.log, "key of a user is of the wrong type, among others perhaps: "+string(l.user), l.fault)
 			out.notify(t, l, inbox.Undelivered)
 		default:
 			out.notify(t, l, inbox.Offline)
@@ -137,7 +137,7 @@ func (t *tenure) afterDelivery(work context.Context, parcels []*parcel) error {
 				}
 				missed = append(missed, s.legs...)
 			default:
-				t.log.Warn("key of an inbox is of the wrong type", "instance", p.to, keyError, err)
+				t.badKey.begin(t.log, "key of an inbox is of the wrong type, among others perhaps: "+string(p.to), err)
 				for _, l := range s.legs {
 					out.notify(t, l, inbox.Undelivered)
 				}

@@ -77,8 +77,28 @@ func (r *Relay) look(ctx context.Context, pool redis.UniversalClient, members *h
 		}
 	}
 	seen.relays = max(seen.relays, 1)
+	if err := r.sweep(ctx, members, relays); err != nil {
+		return seen, err
+	}
 	seen.owners, err = readOwners(ctx, pool, r.cfg.Partitions)
 	return seen, err
+}
+
+// sweep removes the leases of relays that ended long ago, which nobody else does:
+// there is nothing of theirs to move.
+func (r *Relay) sweep(ctx context.Context, members *heartbeat.Leases, all []heartbeat.Lease) error {
+	if !r.holds(0) {
+		return nil
+	}
+	for _, l := range all {
+		if l.Running || time.Since(l.Until) < 12*r.cfg.Lease {
+			continue
+		}
+		if err := members.Remove(ctx, l.ID); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // readOwners reads the leases of partitions 0 … n-1.

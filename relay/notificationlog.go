@@ -6,6 +6,8 @@ import (
 	"log/slog"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+
 	"github.com/lastmile-gateway/lastmile/internal/inbox"
 	"github.com/lastmile-gateway/lastmile/internal/redisconn"
 )
@@ -18,8 +20,7 @@ const (
 // NotificationLog reads the notification stream and writes one line a pair to the
 // log: who was not reached by which event, and why; nothing of its content. It
 // settles what it has logged. It is for trying things out, where nobody is really
-// notified: it waits for nobody to come back, and an entry that its process read
-// and did not log is not logged by another.
+// notified: it waits for nobody to come back.
 type NotificationLog struct {
 	// fixed after construction
 	cfg   Config
@@ -61,6 +62,9 @@ func (n *NotificationLog) read(ctx context.Context) error {
 	if err := streams.MakeNotifications(ctx); err != nil {
 		return err
 	}
+	if err := n.leftovers(ctx, conn, streams); err != nil {
+		return err
+	}
 	for {
 		raws, err := streams.ReadNotifications(ctx, conn, n.cfg.Name, logBatch, logBlock)
 		if err != nil {
@@ -70,6 +74,43 @@ func (n *NotificationLog) read(ctx context.Context) error {
 			return err
 		}
 	}
+}
+
+// leftovers settles what this reader took before its connection broke, or before
+// its process died: an entry that nobody settles would stay the oldest for ever.
+func (n *NotificationLog) leftovers(ctx context.Context, conn redis.UniversalClient, streams *inbox.Streams) error {
+	for {
+		reply, err := conn.XReadGroup(ctx, &redis.XReadGroupArgs{
+			Group: inbox.NotificationGroup, Consumer: n.cfg.Name, Streams: []string{inbox.Notifications, "0"}, Count: logBatch, Block: -1,
+		}).Result()
+		if err != nil && !errors.Is(err, redis.Nil) {
+			return err
+		}
+		var raws []inbox.Raw
+		for _, stream := range reply {
+			for _, m := range stream.Messages {
+				raws = append(raws, rawOf(m))
+			}
+		}
+		if len(raws) == 0 {
+			return nil
+		}
+		if err := n.settle(ctx, streams, raws); err != nil {
+			return err
+		}
+	}
+}
+
+// rawOf keeps a body that is gone as nil.
+func rawOf(m redis.XMessage) inbox.Raw {
+	raw := inbox.Raw{ID: m.ID}
+	for k, v := range m.Values {
+		if raw.Fields == nil {
+			raw.Fields = make(map[string]string, len(m.Values))
+		}
+		raw.Fields[k] = asString(v)
+	}
+	return raw
 }
 
 func (n *NotificationLog) settle(ctx context.Context, streams *inbox.Streams, raws []inbox.Raw) error {

@@ -43,6 +43,7 @@ type tenure struct {
 	careful      outbox.Timestamp   // up to it, anything may have been routed before
 	width        int                // of a stage, in recipients
 	mongoTrouble trouble
+	badKey       trouble // keys of the wrong type: logged once
 }
 
 // newTenure opens the connection. The context is that of the work: it outlives the

@@ -1,0 +1,107 @@
+package relay_test
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"strings"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/lastmile-gateway/lastmile/heartbeat"
+	"github.com/lastmile-gateway/lastmile/internal/inbox"
+	"github.com/lastmile-gateway/lastmile/internal/testkit"
+	"github.com/lastmile-gateway/lastmile/outbox"
+	"github.com/lastmile-gateway/lastmile/relay"
+)
+
+func TestPosition_RoundTrip(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		p := outbox.Position{Timestamp: outbox.Timestamp{T: rapid.Uint32().Draw(t, "t"), I: rapid.Uint32().Draw(t, "i")},
+			Index: rapid.Uint32().Draw(t, "index")}
+		if got, ok := relay.ParsePosition(relay.FormatPosition(p)); !ok || got != p {
+			t.Fatalf("%v came back as %v, %v", p, got, ok)
+		}
+	})
+	for _, bad := range []string{"", "1", "1.2", "1.2.3.4", "1.2.x", "-1.2.3", "1.2.4294967296"} {
+		if _, ok := relay.ParsePosition(bad); ok {
+			t.Errorf("%q is a position", bad)
+		}
+	}
+}
+
+func TestConfig_NamesAllProblems(t *testing.T) {
+	t.Parallel()
+	err := relay.Config{Name: "no spaces", Partitions: -1, BatchSize: -2, Lease: time.Second, Renew: time.Second,
+		ProbeWithin: time.Hour, Retention: 48 * time.Hour, Look: -1}.Validate()
+	if err == nil {
+		t.Fatal("valid")
+	}
+	for _, word := range []string{"name", "partitions", "batch size", "lease", "probe within", "retention", "look"} {
+		if !strings.Contains(err.Error(), word) {
+			t.Errorf("nothing about %s in %q", word, err)
+		}
+	}
+	if err := (relay.Config{Name: "r"}).Validate(); err != nil {
+		t.Errorf("defaults: %v", err)
+	}
+}
+
+// A second start under one name supersedes the first, which ends and says so.
+func TestRun_SecondStartSupersedes(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, testkit.EmbeddedRedis(t))
+	first, err := relay.New(quick("r"), w.redis.Server(), w.store)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan error, 1)
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	go func() { ended <- first.Run(ctx) }()
+	eventually(t, 10*time.Second, "the first is ready", func() bool { return first.Ready() == nil })
+	second := w.relay(quick("r"))
+	select {
+	case err := <-ended:
+		if !errors.Is(err, heartbeat.ErrSuperseded) {
+			t.Errorf("the first ended with %v", err)
+		}
+	case <-time.After(20 * time.Second):
+		t.Fatal("the first goes on")
+	}
+	second.ready()
+}
+
+// The log of notifications has a line a pair, and settles what it has logged.
+func TestNotificationLog_LogsAndSettles(t *testing.T) {
+	t.Parallel()
+	testkit.EachRedis(t, func(t *testing.T, s *testkit.Redis) {
+		w := newWorld(t, s)
+		w.relay(quick("r")).ready()
+		e := event(42, "ann", "bob")
+		w.publish(e)
+		eventually(t, 10*time.Second, "a notification", func() bool { return len(w.notified()) == 2 })
+		w.rdb.XAdd(context.Background(), badNotification())
+		w.readNotifications("log") // as a process of the same name that died then
+		out := &logBuffer{}
+		cfg := relay.Config{Name: "log", Logger: slog.New(slog.NewTextHandler(out, nil))}
+		background(t, relay.NewNotificationLog(cfg, w.redis.Server()).Run)
+		eventually(t, 10*time.Second, "all is settled", func() bool {
+			return w.rdb.XLen(context.Background(), inbox.Notifications).Val() == 0
+		})
+		for _, u := range []string{"ann", "bob"} {
+			if !strings.Contains(out.String(), "user="+u+" reason=offline") {
+				t.Errorf("nothing of %s in %s", u, out)
+			}
+		}
+		if !strings.Contains(out.String(), e.ID.String()) || strings.Contains(out.String(), "42}") {
+			t.Errorf("log %s", out)
+		}
+		if n := w.rdb.XLen(context.Background(), inbox.DeadNotification).Val(); n != 1 {
+			t.Errorf("%d dead letters", n)
+		}
+	})
+}
