@@ -240,3 +240,23 @@ func TestRoute_DocumentsThatAreNoEvents(t *testing.T) {
 	a.await(2*time.Second, "u", 1)
 	eventually(t, 5*time.Second, "20 dead documents", func() bool { return w.dead() == 20 })
 }
+
+// MongoDB was replaced by another one while Redis was not: the marker means nothing
+// there. What the new one holds is found by a scan.
+func TestTake_MarkerOfAnotherMongo(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, testkit.EmbeddedRedis(t))
+	a := w.instance("a")
+	a.connect("u")
+	first := w.relay(quick("r1")).ready()
+	w.publish(event(1, "u"))
+	a.await(10*time.Second, "u", 1)
+	first.stop()
+	other := newWorldOn(t, w.redis, smallOplog(t, 1000))
+	other.publish(event(2, "u"))
+	other.relay(quick("r2")).ready()
+	other.publish(event(3, "u"))
+	got := a.await(15*time.Second, "u", 3)
+	checkOrder(t, got, 1, 3)
+	checkSeqs(t, got)
+}

@@ -37,7 +37,7 @@ type Config struct {
 
 	// Tick is the time between two slots of a checkpoint. Default 5 s.
 	Tick time.Duration
-	// Copy is the pace of copies of the marker to MongoDB. Default 1 s.
+	// Copy is the pace of copies of the marker to MongoDB. Default 1 s; at most Tick.
 	Copy time.Duration
 	// RedisLoss is the most recent work that Redis may lose in a failover or a
 	// restart. Default 15 s. Every taking of a lease goes so far back.
@@ -113,6 +113,7 @@ func (c Config) Validate() error {
 		wrong(c.Partitions < 1 || c.Partitions > maxPartitions, "partitions: %d is not 1 to %d", c.Partitions, maxPartitions),
 		wrong(c.BatchSize < 1, "batch size: %d is not positive", c.BatchSize),
 		wrong(c.Lease <= 3*c.Renew, "lease: %v is not more than three renewals of %v", c.Lease, c.Renew),
+		wrong(c.Copy > c.Tick, "copy: %v is more than a tick, %v, and slots are written with copies", c.Copy, c.Tick),
 		wrong(c.ProbeWithin >= c.ProbeEvery, "probe within: %v is not less than its pace of %v", c.ProbeWithin, c.ProbeEvery),
 		wrong(c.Retention > retentionMost, "retention: %v is more than a checkpoint reaches back, %v", c.Retention, retentionMost),
 		wrong(c.Retention < c.InboxMaxAge, "retention: %v is less than what a loss of redis needs again, %v", c.Retention, c.InboxMaxAge),

@@ -41,23 +41,30 @@ func (r *Relay) keepLooking(ctx context.Context, pool redis.UniversalClient) {
 	var bad trouble
 	for {
 		seen, err := r.look(ctx, pool, members)
+		r.saw(seen, err)
 		if err == nil {
-			bad.end(r.log, "look at leases")
 			err = r.arrange(ctx, pool, seen, &quiet)
 		}
-		if err != nil && ctx.Err() == nil {
+		switch {
+		case err == nil:
+			bad.end(r.log, "look at leases")
+		case ctx.Err() == nil:
 			bad.begin(r.log, "look at leases", err)
 		}
-		r.mu.Lock()
-		if err == nil {
-			r.seen = seen
-		}
-		r.seen.err = err
-		r.mu.Unlock()
 		if !pauseFor(ctx, r.cfg.Look) {
 			return
 		}
 	}
+}
+
+// saw keeps the last look that succeeded, and whether the last one did.
+func (r *Relay) saw(seen outlook, err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if err == nil {
+		r.seen = seen
+	}
+	r.seen.err = err
 }
 
 func (r *Relay) look(ctx context.Context, pool redis.UniversalClient, members *heartbeat.Leases) (outlook, error) {

@@ -134,7 +134,7 @@ func (b *prober) insert(ctx context.Context, e *protocol.Event) error {
 
 // remove deletes the probe. One that stays goes with the retention.
 func (b *prober) remove(id protocol.EventID) {
-	ctx, cancel := context.WithTimeout(context.Background(), b.p.r.cfg.ProbeWithin)
+	ctx, cancel := context.WithTimeout(context.Background(), time.Second) // also when the relay stops
 	defer cancel()
 	if err := b.p.r.store.Remove(ctx, id); err != nil {
 		b.p.log.Debug("probe was not deleted", keyError, err)

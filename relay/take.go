@@ -52,6 +52,10 @@ func (t *tenure) fence(ctx context.Context) error {
 	return nil
 }
 
+// otherCollection is no collection's UUID. A marker in Redis without one in MongoDB,
+// where it is written first, belongs to a MongoDB that is no more.
+const otherCollection = "none"
+
 // settle finds the place to go on from. What Redis and MongoDB hold tells which of
 // three things happened:
 //
@@ -71,8 +75,11 @@ func (t *tenure) settle(work context.Context, inRedis *outbox.Marker) (err error
 		return err
 	}
 	inMongo := markerOf(t.checkpoint)
-	if inMongo != nil {
+	switch {
+	case inMongo != nil:
 		t.collection = t.checkpoint.Collection
+	case inRedis != nil:
+		t.collection = otherCollection
 	}
 	t.tick = newestTick(t.checkpoint, inRedis)
 	t.log.Info("took partition", keyFence, t.lease.fence, "redis", inRedis != nil, "mongodb", inMongo != nil)
