@@ -3,7 +3,6 @@ package e2e_test
 import (
 	"context"
 	"fmt"
-	"os"
 	"strings"
 	"testing"
 	"time"
@@ -20,12 +19,8 @@ func browser(t *testing.T) context.Context {
 	if path == "" {
 		testkit.Require(t, "chromium")
 	}
-	profile, err := os.MkdirTemp("", "lastmile-chromium-")
-	if err != nil {
-		t.Fatal(err)
-	}
 	options := append(chromedp.DefaultExecAllocatorOptions[:],
-		chromedp.ExecPath(path), chromedp.UserDataDir(profile), chromedp.NoSandbox, chromedp.DisableGPU,
+		chromedp.ExecPath(path), chromedp.UserDataDir(t.TempDir()), chromedp.NoSandbox, chromedp.DisableGPU,
 		chromedp.Flag("disable-quic", true), chromedp.NoFirstRun, chromedp.Flag("disable-background-networking", true),
 		chromedp.Flag("disable-component-update", true), chromedp.Flag("disable-sync", true),
 	)
@@ -35,7 +30,6 @@ func browser(t *testing.T) context.Context {
 		_ = chromedp.Cancel(ctx)
 		stop()
 		stopAllocator()
-		_ = os.RemoveAll(profile)
 	})
 	if err := chromedp.Do(ctx); err != nil {
 		t.Fatalf("start chromium: %v", err)

@@ -170,22 +170,6 @@ func (d *device) disconnect() {
 	<-conn.done
 }
 
-// closed reports whether the connection has ended, and with what.
-func (d *device) closed() (bool, error) {
-	d.mu.Lock()
-	conn := d.conn
-	d.mu.Unlock()
-	if conn == nil {
-		return true, nil
-	}
-	select {
-	case <-conn.done:
-		return true, conn.err
-	default:
-		return false, nil
-	}
-}
-
 func (d *device) read(ctx context.Context, conn *connection, welcomed chan struct{}) {
 	defer close(conn.done)
 	n := int64(0)

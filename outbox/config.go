@@ -3,7 +3,6 @@ package outbox
 import (
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"time"
 
@@ -55,7 +54,7 @@ func (c Config) withDefaults() Config {
 	setDefault(&c.MaxBackoff, 5*time.Second)
 	setDefault(&c.CacheBytes, 32<<20)
 	if c.Logger == nil {
-		c.Logger = slog.New(slog.NewTextHandler(io.Discard, nil))
+		c.Logger = slog.New(slog.DiscardHandler)
 	}
 	return c
 }

@@ -101,7 +101,7 @@ func appendValue(dst []byte, v bsoncore.Value, depth int) ([]byte, error) {
 // appendString appends what is a string in JSON.
 func appendString(dst []byte, v bsoncore.Value) (_ []byte, is bool, err error) {
 	var s string
-	ok := true
+	var ok bool
 	switch v.Type {
 	case bsoncore.TypeString:
 		s, ok = v.StringValueOK()

@@ -127,12 +127,12 @@ type RefreshRequest struct {
 type RefreshVerdict int
 
 const (
-	// RefreshOK: the log is the session's. What lies beyond its position is a gap.
+	// RefreshOK says that the log is the session's. What lies beyond its position is a gap.
 	RefreshOK RefreshVerdict = iota
-	// RefreshBreak: the epoch is the session's, the log is not: another id at its
+	// RefreshBreak says that the epoch is the session's, the log is not: another id at its
 	// position, an end before it, or a beginning past what it needs next.
 	RefreshBreak
-	// RefreshRehome: another epoch, or no log.
+	// RefreshRehome says that there is another epoch, or no log.
 	RefreshRehome
 )
 

@@ -29,11 +29,11 @@ func (r *Registry) Gap(ctx context.Context, u protocol.UserID, epoch protocol.Ep
 type Holding int
 
 const (
-	// HoldsOther: the log has another epoch, another id there, or ends before.
+	// HoldsOther says that the log has another epoch, another id there, or ends before.
 	HoldsOther Holding = iota
-	// HoldsID: the id is there.
+	// HoldsID says that the id is there.
 	HoldsID
-	// HoldsLater: the log begins after that seq and can't say.
+	// HoldsLater says that the log begins after that seq and can't say.
 	HoldsLater
 )
 

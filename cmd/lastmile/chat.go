@@ -24,12 +24,12 @@ func (c chatCommand) Run(ctx context.Context, logger *slog.Logger) error {
 	if err != nil {
 		return err
 	}
-	public, err := listen("--listen", c.Listen)
+	public, err := listen(ctx, "--listen", c.Listen)
 	if err != nil {
 		return err
 	}
 	defer public.Close()
-	inside, err := listen("--internal-listen", c.InternalListen)
+	inside, err := listen(ctx, "--internal-listen", c.InternalListen)
 	if err != nil {
 		return err
 	}

@@ -73,7 +73,7 @@ func (c devCommand) Run(ctx context.Context, logger *slog.Logger, std streams) e
 		c.APIKey = "dev-" + strings.ToLower(rand.Text())
 	}
 	d := &dev{flags: c, logger: logger}
-	if err := d.listen(); err != nil {
+	if err := d.listen(ctx); err != nil {
 		return err
 	}
 	running := newLayers(ctx)
@@ -89,20 +89,20 @@ func (c devCommand) Run(ctx context.Context, logger *slog.Logger, std streams) e
 	return errors.Join(err, d.close())
 }
 
-func (d *dev) listen() error {
+func (d *dev) listen(ctx context.Context) error {
 	var err error
-	if d.page, err = listen("--listen", d.flags.Listen); err != nil {
+	if d.page, err = listen(ctx, "--listen", d.flags.Listen); err != nil {
 		return err
 	}
 	for _, address := range d.flags.SocketListen {
-		public, err := listen("--socket-listen", address)
+		public, err := listen(ctx, "--socket-listen", address)
 		if err != nil {
 			return errors.Join(err, d.close())
 		}
 		d.publics = append(d.publics, public)
 		d.at.Sockets = append(d.at.Sockets, "http://"+public.Addr().String())
 	}
-	if d.inside, err = listen("--internal-listen", d.flags.InternalListen); err != nil {
+	if d.inside, err = listen(ctx, "--internal-listen", d.flags.InternalListen); err != nil {
 		return errors.Join(err, d.close())
 	}
 	d.at.Chat = "http://" + d.page.Addr().String()

@@ -120,8 +120,8 @@ func nameRune(r rune) rune {
 	return '-'
 }
 
-func listen(flag, address string) (net.Listener, error) {
-	listener, err := net.Listen("tcp", address)
+func listen(ctx context.Context, flag, address string) (net.Listener, error) {
+	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", address)
 	if err != nil {
 		return nil, fmt.Errorf("%s %s: %w: choose a free address with %s", flag, address, err, flag)
 	}

@@ -21,7 +21,7 @@ type relayCommand struct {
 }
 
 func (c relayCommand) Run(ctx context.Context, logger *slog.Logger) error {
-	inside, err := listen("--internal-listen", c.InternalListen)
+	inside, err := listen(ctx, "--internal-listen", c.InternalListen)
 	if err != nil {
 		return err
 	}

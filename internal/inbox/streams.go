@@ -182,7 +182,7 @@ func gone(err error) error {
 	}
 	for _, code := range []string{"NOGROUP", "WRONGTYPE", "UNBLOCKED", "ERR The stream has exhausted"} {
 		if strings.HasPrefix(err.Error(), code) {
-			return fmt.Errorf("%w: %s", ErrGone, err)
+			return fmt.Errorf("%w: %w", ErrGone, err)
 		}
 	}
 	return err

@@ -242,6 +242,3 @@ func idFirst(doc bson.Raw, id bson.RawValue) (bson.Raw, error) {
 	}
 	return raw, nil
 }
-
-// idKey is the key of a document's _id.
-func idKey(doc bson.Raw) string { return string(AppendKey(nil, doc.Lookup("_id"))) }

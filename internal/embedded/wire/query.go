@@ -61,11 +61,11 @@ func validate(doc bson.Raw, depth int) error {
 		return fmt.Errorf("%w: nested deeper than %d", ErrMalformed, maxDepth)
 	}
 	if err := doc.Validate(); err != nil {
-		return fmt.Errorf("%w: %s", ErrMalformed, err)
+		return fmt.Errorf("%w: %w", ErrMalformed, err)
 	}
 	elements, err := doc.Elements()
 	if err != nil {
-		return fmt.Errorf("%w: %s", ErrMalformed, err)
+		return fmt.Errorf("%w: %w", ErrMalformed, err)
 	}
 	for _, e := range elements {
 		v := e.Value()

@@ -6,12 +6,11 @@ import { Model } from "./model.js";
 import { Sender } from "./sender.js";
 import { $, MessageList, avatar, showConnection, showRooms } from "./view.js";
 
-/** ?server=1 pins one of the servers; else a random one first, and the next one for each further attempt. */
+/** ?server=1 begins with the first server, else a random one; each further attempt goes to the next one. */
 async function chooseServer() {
   const { sockets } = await api.config();
-  const pinned = new URLSearchParams(location.search).get("server");
-  if (/^\d+$/.test(pinned ?? "")) return () => sockets[Number(pinned) % sockets.length];
-  let i = Math.floor(Math.random() * sockets.length);
+  const first = new URLSearchParams(location.search).get("server") ?? "";
+  let i = /^[1-9]\d{0,8}$/.test(first) ? Number(first) - 1 : Math.floor(Math.random() * sockets.length);
   return () => sockets[i++ % sockets.length];
 }
 
