@@ -311,3 +311,48 @@ func TestInboxGoneWhileSettling(t *testing.T) {
 		r.settled(a.Instance())
 	})
 }
+
+func TestTrace_T28_APauseIsProgress(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, testkit.EmbeddedRedis(t))
+	a := r.start("a", func(c *socket.Config) {
+		c.InboxEntries, c.InboxGrace, c.LoopStall = 3, time.Minute, 2100*time.Millisecond
+	}).ready()
+	c := connect(t, a, "u", hello{"quiet": true})
+	for i := range 10 {
+		r.publish(fmt.Sprintf("e%d", i), "u")
+	}
+	testkit.Eventually(t, patience, "at the bound", func() bool { return a.Status().Inbox.Entries >= 3 })
+	begin := time.Now()
+	testkit.Eventually(t, patience, "longer than a stall", func() bool {
+		if late := time.Since(a.Status().LastBeat); late > time.Second {
+			t.Fatalf("no beat for %v", late)
+		}
+		return time.Since(begin) > 3500*time.Millisecond
+	})
+	c.ackAll()
+	c.sees(names("e", 10)...)
+	r.settled(a.Instance())
+}
+
+func TestTrace_T26_GraceCountsFromTheHandOn(t *testing.T) {
+	each(t, func(t *testing.T, r *rig) {
+		a := r.start("a").ready()
+		connect(t, a, "u").drop()
+		testkit.Eventually(t, patience, "left", func() bool { return a.Status().Sessions == 0 })
+		env := r.event("e1", "u")
+		e := r.entryFor(env, "u")
+		e.Routed = time.Now().Add(-35 * time.Second)
+		before := time.Now()
+		r.enter(a.Instance(), e)
+		r.waitNotified("u", env)
+		msgs, err := r.rdb.XRange(t.Context(), inbox.Notifications, "-", "+").Result()
+		if err != nil || len(msgs) != 1 {
+			t.Fatal(msgs, err)
+		}
+		var at int64
+		if _, err := fmt.Sscan(msgs[0].Values["at"].(string), &at); err != nil || at < before.UnixMilli() {
+			t.Errorf("at %v, handed on at %v (%v)", at, before.UnixMilli(), err)
+		}
+	})
+}

@@ -48,7 +48,7 @@ func (m *Machine) answer(now time.Time, s *Script, a Answer) {
 }
 
 func (m *Machine) connected(now time.Time, s *Script, c registry.Connected) {
-	m.connectDue, m.breakDue, m.refreshDue = false, false, false
+	m.connectDue, m.breakDue = false, false
 	m.replaces, m.home = registry.Field{}, s.At.Field
 	m.nextRefresh(now)
 	if m.revoked(c.Revoked) {
@@ -203,7 +203,6 @@ func (m *Machine) gap(wanted protocol.Seq, a Answer) {
 }
 
 func (m *Machine) refreshed(now time.Time, r registry.Refreshed) {
-	m.refreshDue = false
 	m.nextRefresh(now)
 	switch {
 	case m.revoked(r.Revoked):

@@ -75,6 +75,9 @@ func (k *ids) find(id protocol.EventID) (protocol.Seq, bool) {
 }
 
 func (k *ids) mark(seq protocol.Seq, skipped bool) {
+	if !k.has(seq) {
+		return
+	}
 	i := uint(seq) % maxIDs
 	if skipped {
 		k.skipped[i/64] |= 1 << (i % 64)

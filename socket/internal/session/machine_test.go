@@ -1,6 +1,7 @@
 package session_test
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -346,4 +347,39 @@ func TestDeadlinesAreWorthWakingFor(t *testing.T) {
 	if !slices.Contains(w.ran, session.OpRefresh) {
 		t.Error("never tried")
 	}
+}
+
+// Redis may go back right after the answer of a script that was under way.
+func TestARefreshThatIsWantedMeanwhileIsNotForgotten(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	s := w.session()
+	for _, op := range []session.Op{session.OpConnect, session.OpRefresh} {
+		sc := s.m.Script(s.now)
+		answer := w.run(sc)
+		s.m.Refresh(s.now)
+		t1 := s.push("e1", protocol.Pair{User: "u", Epoch: w.log.epoch, Seq: 1})
+		s.m.Done(s.now, sc, answer)
+		if next := s.m.Script(s.now); sc.Op != op || next == nil || next.Op != session.OpRefresh || t1.settled {
+			t.Fatalf("after %v: %+v", sc.Op, next)
+		} else {
+			s.m.Done(s.now, next, session.Answer{Err: errors.New("away")})
+		}
+		s.now = s.now.Add(3 * time.Second)
+	}
+	if sc := s.m.Script(s.now); sc == nil || sc.Op != session.OpRefresh {
+		t.Errorf("a refresh that failed is not tried again: %+v", sc)
+	}
+}
+
+func TestEphemeralEventsAgeInTheQueue(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	s := w.connected()
+	w.event("typing").Ephemeral = true
+	s.deliver("typing", protocol.Pair{User: "u"})
+	s.deliver("e1", w.append("e1"))
+	s.now = s.now.Add(11 * time.Second)
+	s.read()
+	s.wantShown(1, "e1@1")
 }

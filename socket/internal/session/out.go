@@ -115,7 +115,7 @@ func (m *Machine) Take(now time.Time, f *protocol.EventsFrame) ([]byte, Writing)
 			m.advance(now)
 			return it.raw, w
 		}
-		if it.env.Expired(now) {
+		if stale(it.env, now) {
 			m.out.pop()
 			m.expireQueued(it)
 			continue
@@ -137,10 +137,11 @@ func (m *Machine) Take(now time.Time, f *protocol.EventsFrame) ([]byte, Writing)
 
 // expireQueued makes a seq that expired in the queue one that was skipped.
 func (m *Machine) expireQueued(it item) {
-	m.cfg.Count(Expired, 1)
-	if it.seq == 0 || !m.ids.has(it.seq) {
+	if it.seq == 0 {
+		m.cfg.Count(EphemeralDrop, 1)
 		return
 	}
+	m.cfg.Count(Expired, 1)
 	m.ids.mark(it.seq, true)
 	m.coverSkipped()
 }

@@ -118,7 +118,10 @@ func (m *Machine) ask(op Op, pos protocol.Position) { m.script = m.newScript(op,
 func (m *Machine) newScript(op Op, pos protocol.Position) *Script {
 	s := &Script{Op: op, User: m.client.User, At: m.client.At, Position: pos, life: m.life}
 	switch op {
+	case OpRefresh:
+		m.refreshDue = false // one that is asked for while this runs is a reason for another
 	case OpConnect:
+		m.refreshDue = false
 		s.Replaces, s.Resume, s.First = m.replaces, m.pos, m.home == registry.Field{}
 		m.registered = true // from here on it may be
 	case OpFetch:
@@ -142,6 +145,7 @@ func (m *Machine) Done(now time.Time, s *Script, a Answer) {
 	case s.life != m.life:
 		// Asked in an earlier life of the instance: the answer tells of a place that is left.
 	case a.Err != nil && (s.Op != OpGap || !errors.Is(a.Err, registry.ErrBreak)):
+		m.refreshDue = m.refreshDue || s.Op == OpRefresh
 		m.failed(now)
 	default:
 		m.tries = 0

@@ -245,3 +245,29 @@ func TestTrace_T27_ExpiredInTheQueue(t *testing.T) {
 	s.ack(1, 1)
 	s.wantSettled(true, t1, t2)
 }
+
+func TestTrace_T25_ACrashBeforeAckedWasWritten(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	s := w.connected()
+	p1 := w.append("e1")
+	s.deliver("e1", p1)
+	s.read()
+	s.m.Ack(s.now, 1, 1) // and nothing more: the server is gone
+	if w.log.acked != 0 {
+		t.Fatal("@acked was written")
+	}
+	next := w.session(resume(protocol.Position{Epoch: w.log.epoch, Seq: 1, ID: w.event("e1").ID}))
+	next.scripts()
+	next.read()
+	moved := next.deliver("e1", p1)
+	next.wantSettled(false, moved)
+	next.ack(1, 1)
+	next.scripts()
+	next.read()
+	next.wantSettled(true, moved)
+	next.wantShown(1)
+	if w.log.acked != 1 {
+		t.Errorf("@acked is %d: the notifier would not know", w.log.acked)
+	}
+}
