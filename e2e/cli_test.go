@@ -58,7 +58,7 @@ func TestErrorsSayWhatToDo(t *testing.T) {
 		"MongoDB unreachable":   {[]string{"relay", "--redis-url", goodRedis, "--mongo-url", "mongodb://" + unused + "/x", "--internal-listen", "127.0.0.1:0"}, 1, []string{unused}},
 		"MongoDB standalone":    {[]string{"relay", "--redis-url", goodRedis, "--mongo-url", "mongodb://" + standalone + "/x", "--internal-listen", "127.0.0.1:0"}, 1, []string{"replica set"}},
 		"no token secret":       {[]string{"socket"}, 2, []string{"--token-secret"}},
-		"short token secret":    {[]string{"socket", "--token-secret", "short"}, 1, []string{"32"}},
+		"short token secret":    {[]string{"socket", "--token-secret", "short"}, 1, []string{"openssl"}},
 		"published secret":      {[]string{"socket", "--token-secret", "lastmile-dev-secret-that-everybody-knows"}, 1, []string{"openssl"}},
 		"taken port":            {[]string{"relay", "--internal-listen", strings.TrimPrefix(goodRedis, "redis://")}, 1, []string{"--internal-listen"}},
 		"healthcheck of nobody": {[]string{"healthcheck", "--url", "http://" + unused + "/readyz"}, 1, []string{unused}},

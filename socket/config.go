@@ -176,7 +176,7 @@ func (c Config) Validate() error {
 	}
 	check(len(c.TokenSecret) >= 16, "TokenSecret: %d bytes; give at least 16, better 32 random ones", len(c.TokenSecret))
 	for i, key := range c.APIKeys {
-		check(len(key) >= 16, "APIKeys[%d]: %d bytes; give at least 16", i, len(key))
+		check(key != "", "APIKeys[%d]: empty", i)
 	}
 	check(c.Lease > 3*c.BeatInterval, "Lease: %v; must be more than three times BeatInterval (%v)", c.Lease, c.BeatInterval)
 	check(c.RefreshInterval < c.ReplayWindow, "RefreshInterval: %v; must be below ReplayWindow (%v)", c.RefreshInterval, c.ReplayWindow)

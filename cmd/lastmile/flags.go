@@ -76,14 +76,15 @@ type internalFlags struct {
 }
 
 type apiKeyFlags struct {
-	APIKey []string `name:"api-key" help:"Key that may publish by POST /v1/events (repeatable). Without one, nobody may."`
+	APIKey []string `name:"api-key" help:"Key that may publish by POST /v1/events (repeatable); make it long and random. Without one, nobody may."`
 }
 
 type tokenFlags struct {
-	TokenSecret string `required:"" help:"Secret of the tokens (HS256), at least 32 bytes."`
+	TokenSecret string `required:"" help:"Secret of the tokens (HS256): at least 16 bytes, better 32 random ones."`
 }
 
-const leastSecret = 32
+// leastSecret is below what RFC 7518 asks of HS256 (32), so that secrets in use elsewhere can be shared.
+const leastSecret = 16
 
 func (f tokenFlags) secret() ([]byte, error) {
 	if len(f.TokenSecret) < leastSecret {
