@@ -65,6 +65,5 @@ const (
 	keyUser      = "user"
 	keyReason    = "reason"
 	keyPlace     = "place"
-	keyOwner     = "owner"
 	keyCount     = "count"
 )

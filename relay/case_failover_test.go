@@ -143,7 +143,7 @@ func TestCase_E04_OutageParksNothing(t *testing.T) {
 	eventually(t, 20*time.Second, "the relay notices", func() bool { return r.Ready() != nil })
 	s.Thaw(t)
 	checkOrder(t, a.await(20*time.Second, "u", 50), 1, 50)
-	if n := w.rdb.XLen(context.Background(), inbox.Dead).Val(); n != 0 {
+	if n := w.rdb.XLen(t.Context(), inbox.Dead).Val(); n != 0 {
 		t.Errorf("%d dead letters", n)
 	}
 	if n := w.dead(); n != 0 {

@@ -1,7 +1,6 @@
 package relay_test
 
 import (
-	"context"
 	"fmt"
 	"math/rand/v2"
 	"sync"
@@ -27,7 +26,7 @@ func TestCase_B20_PipelineErrorBlamedOnTheWrongCommand(t *testing.T) {
 			at[i] = w.instance(fmt.Sprintf("s%d", i))
 			at[i].connect(u)
 		}
-		w.rdb.Set(context.Background(), inbox.Key(at[1].id), "a plain string", 0)
+		w.rdb.Set(t.Context(), inbox.Key(at[1].id), "a plain string", 0)
 		w.relay(quick("r")).ready()
 		w.publish(event(1, names...), event(2, "u0", "u2"))
 		for _, i := range []int{0, 2} {
@@ -50,7 +49,7 @@ func TestCase_B20_LogOfTheWrongType(t *testing.T) {
 		w := newWorld(t, s)
 		a := w.instance("a")
 		a.connect("good", "bad")
-		ctx := context.Background()
+		ctx := t.Context()
 		w.rdb.Del(ctx, "user:{bad}:log")
 		w.rdb.Set(ctx, "user:{bad}:log", "a plain string", 0)
 		w.relay(quick("r")).ready()
@@ -70,7 +69,7 @@ func TestCase_B21_EntryIDFarInTheFuture(t *testing.T) {
 		w := newWorld(t, s)
 		a := w.instance("a")
 		a.connect("alice")
-		err := w.rdb.XAdd(context.Background(), &redis.XAddArgs{Stream: inbox.Key(a.id), ID: "99999999999999-0",
+		err := w.rdb.XAdd(t.Context(), &redis.XAddArgs{Stream: inbox.Key(a.id), ID: "99999999999999-0",
 			Values: []any{"v", "1", "c", `{"kick":"nobody","before":1}`}}).Err()
 		if err != nil {
 			t.Fatal(err)
@@ -195,7 +194,7 @@ func TestRoute_InstanceIsGone(t *testing.T) {
 		gone, b := w.instance("gone"), w.instance("b")
 		gone.connect("only", "both")
 		b.connect("both")
-		w.rdb.Del(context.Background(), inbox.Key(gone.id))
+		w.rdb.Del(t.Context(), inbox.Key(gone.id))
 		w.relay(quick("r")).ready()
 		w.publish(event(1, "only", "both"))
 		b.await(5*time.Second, "both", 1)
@@ -204,7 +203,7 @@ func TestRoute_InstanceIsGone(t *testing.T) {
 			t.Errorf("notified %+v", n)
 		}
 		eventually(t, 5*time.Second, "stale fields are gone", func() bool {
-			u, err := w.reg.Lookup(context.Background(), "only")
+			u, err := w.reg.Lookup(t.Context(), "only")
 			return err == nil && len(u.Locations) == 0
 		})
 	})

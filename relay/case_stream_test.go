@@ -1,7 +1,6 @@
 package relay_test
 
 import (
-	"context"
 	"fmt"
 	"slices"
 	"sync/atomic"
@@ -232,7 +231,7 @@ func TestRoute_DocumentsThatAreNoEvents(t *testing.T) {
 	w.relay(quick("r")).ready()
 	coll := w.rawOutbox()
 	for i := range 20 {
-		if _, err := coll.InsertOne(context.Background(), map[string]any{"_id": fmt.Sprintf("junk-%d", i), "to": i}); err != nil {
+		if _, err := coll.InsertOne(t.Context(), map[string]any{"_id": fmt.Sprintf("junk-%d", i), "to": i}); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -33,8 +33,9 @@
 // is in an inbox, in the notification stream, or settled by rule (expired,
 // ephemeral, notify: false, notifications disabled), before the marker passes it.
 // A user's events get their seqs in commit order within a partition. A pipeline is
-// sent only while the lease runs by the own clock, and what came back over a
-// connection that broke is forgotten, since a seq does not outlive it.
+// sent only while the lease runs by the own clock. A tenure has one connection,
+// dialled once: a second dial is refused before anything is sent over it, and what
+// came back over one that broke is forgotten, since a seq does not outlive it.
 //
 // Not promised: that a pair is routed once. Whoever reads inboxes and
 // notifications tells repetitions by epoch and seq, and by the event's id.
@@ -53,6 +54,7 @@
 //	range notified again,      nothing              notifications (same id)      done again whole: no marker before its end
 //	  in the middle
 //	scan, in the middle        nothing              pairs with the same seq      scanned again from the same place
+//	slot and copy behind it    nothing              nothing                      the next taking: scanned, or on from there
 //	stage 1, some legs         nothing              nothing: no inbox has them   careful append finds the seq that was given
 //	stage 1, Redis older       seqs given           –                            forgotten with the connection; new seqs
 //	stage 2, some instances    nothing              pairs with the same seq      session: seq at or below sent

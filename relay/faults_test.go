@@ -2,7 +2,6 @@ package relay_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net"
 	"strings"
@@ -193,5 +192,3 @@ func (s *faultyStore) scanning(on func(batch int) error) {
 	defer s.mu.Unlock()
 	s.onScan = on
 }
-
-var errInjected = errors.New("injected")

@@ -23,7 +23,7 @@ type instances struct {
 	last map[string]time.Time // name → the last look that showed it running
 }
 
-func newInstances(Config) *instances {
+func newInstances() *instances {
 	return &instances{last: make(map[string]time.Time)}
 }
 

@@ -59,7 +59,7 @@ func NewOver(cfg Config, server *redisconn.Server, store Outbox) (*Relay, error)
 	cfg = cfg.withDefaults()
 	r := &Relay{
 		cfg: cfg, log: cfg.Logger, redis: server, store: store,
-		instances: newInstances(cfg),
+		instances: newInstances(),
 		held:      make(map[int]*partition),
 		mongo:     errors.New("not looked at yet"),
 		dial:      server.Conn,

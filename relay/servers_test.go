@@ -25,7 +25,7 @@ func smallOplog(t testing.TB, size int) *testkit.Mongo {
 
 func openStore(t testing.TB, url string) *outbox.Store {
 	t.Helper()
-	ctx := context.Background()
+	ctx := t.Context()
 	store, err := outbox.Open(ctx, url, outbox.Config{AwaitTime: 200 * time.Millisecond})
 	if err != nil {
 		t.Fatal(err)
@@ -55,7 +55,7 @@ func (w *world) dead() int64 {
 // background runs something for the time of the test.
 func background(t testing.TB, run func(context.Context) error) (stop func()) {
 	t.Helper()
-	ctx, cancel := context.WithCancel(context.Background())
+	ctx, cancel := context.WithCancel(context.Background()) //nolint:usetesting // servers outlive those who use them, who end in cleanups
 	done := make(chan error, 1)
 	go func() { done <- run(ctx) }()
 	stopped := false

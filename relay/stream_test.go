@@ -84,7 +84,7 @@ func TestProbe_LeavesNothingBehind(t *testing.T) {
 		return len(p) == 1 && p[0].Probe > 0
 	})
 	r.stop()
-	n, err := w.rawOutbox().CountDocuments(context.Background(), map[string]any{})
+	n, err := w.rawOutbox().CountDocuments(t.Context(), map[string]any{})
 	if err != nil || n != 0 {
 		t.Errorf("%d documents left, %v", n, err)
 	}
@@ -105,7 +105,7 @@ func TestRetention_DeletesWhatIsOld(t *testing.T) {
 	w.publish(old)
 	w.relay(cfg).ready()
 	count := func() int64 {
-		n, err := w.rawOutbox().CountDocuments(context.Background(), map[string]any{"type": "test.event"})
+		n, err := w.rawOutbox().CountDocuments(t.Context(), map[string]any{"type": "test.event"})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -116,7 +116,7 @@ func TestRetention_DeletesWhatIsOld(t *testing.T) {
 	if cp := w.checkpoint(0); cp.Marker.Tick < 20 {
 		t.Errorf("gone after %d ticks", cp.Marker.Tick)
 	}
-	if _, err := w.store.Get(context.Background(), young.ID); err != nil {
+	if _, err := w.store.Get(t.Context(), young.ID); err != nil {
 		t.Errorf("the young one: %v", err)
 	}
 }

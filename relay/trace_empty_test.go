@@ -224,7 +224,7 @@ func TestTrace_T15_FenceOfMongo(t *testing.T) {
 	t.Parallel()
 	testkit.EachRedis(t, func(t *testing.T, s *testkit.Redis) {
 		w := newWorld(t, s)
-		if err := w.store.TakeFence(context.Background(), 0, 1, 7); err != nil {
+		if err := w.store.TakeFence(t.Context(), 0, 1, 7); err != nil {
 			t.Fatal(err)
 		}
 		a := w.instance("a")
@@ -326,7 +326,7 @@ func TestTrace_T58_NumberOfPartitionsChanges(t *testing.T) {
 		err := waiting.Ready()
 		return err != nil && one.Ready() == nil
 	})
-	if has := w.rdb.HExists(context.Background(), relay.PartitionKey(1), "position").Val(); has {
+	if has := w.rdb.HExists(t.Context(), relay.PartitionKey(1), "position").Val(); has {
 		t.Error("the marker of a partition that is no more is still there")
 	}
 	waiting.stop()

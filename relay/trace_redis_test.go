@@ -36,6 +36,7 @@ func checkOneIDPerSeq(t testing.TB, got []delivery) {
 func lazy(name string) relay.Config {
 	cfg := quick(name)
 	cfg.Lease, cfg.Renew, cfg.Copy = 20*time.Second, 5*time.Second, 5*time.Second
+	cfg.Tick, cfg.RedisLoss = 5*time.Second, 15*time.Second
 	return cfg
 }
 
@@ -130,7 +131,7 @@ func TestTrace_T12_T35_OneShardLosesWhatTheMarkerCovers(t *testing.T) {
 				w.publish(event(n, "u"))
 			}
 			a.await(10*time.Second, "u", 5)
-			ctx := context.Background()
+			ctx := t.Context()
 			older := w.rdb.Dump(ctx, "user:{u}:log").Val()
 			for n := 6; n <= 10; n++ {
 				w.publish(event(n, "u"))
@@ -159,7 +160,7 @@ func TestTrace_T12_T35_OneShardLosesWhatTheMarkerCovers(t *testing.T) {
 // killClients breaks every connection but the one it goes over.
 func killClients(t testing.TB, w *world) {
 	t.Helper()
-	if err := w.rdb.Do(context.Background(), "client", "kill", "type", "normal", "skipme", "yes").Err(); err != nil {
+	if err := w.rdb.Do(t.Context(), "client", "kill", "type", "normal", "skipme", "yes").Err(); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -183,7 +184,7 @@ func TestTrace_T13_DiesBeforeTheNotification(t *testing.T) {
 		w := newWorld(t, s)
 		a := w.instance("a")
 		a.connect("u")
-		w.rdb.Del(context.Background(), inbox.Key(a.id))
+		w.rdb.Del(t.Context(), inbox.Key(a.id))
 		f := &fault{}
 		f.set(func(cmds []redis.Cmder, _ func([]redis.Cmder) error) ([]redis.Cmder, error) {
 			if isNotice(cmds) {

@@ -59,7 +59,7 @@ func TestRun_SecondStartSupersedes(t *testing.T) {
 		t.Fatal(err)
 	}
 	ended := make(chan error, 1)
-	ctx, cancel := context.WithCancel(context.Background())
+	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	go func() { ended <- first.Run(ctx) }()
 	eventually(t, 10*time.Second, "the first is ready", func() bool { return first.Ready() == nil })
@@ -84,13 +84,13 @@ func TestNotificationLog_LogsAndSettles(t *testing.T) {
 		e := event(42, "ann", "bob")
 		w.publish(e)
 		eventually(t, 10*time.Second, "a notification", func() bool { return len(w.notified()) == 2 })
-		w.rdb.XAdd(context.Background(), badNotification())
+		w.rdb.XAdd(t.Context(), badNotification())
 		w.readNotifications("log") // as a process of the same name that died then
 		out := &logBuffer{}
 		cfg := relay.Config{Name: "log", Logger: slog.New(slog.NewTextHandler(out, nil))}
 		background(t, relay.NewNotificationLog(cfg, w.redis.Server()).Run)
 		eventually(t, 10*time.Second, "all is settled", func() bool {
-			return w.rdb.XLen(context.Background(), inbox.Notifications).Val() == 0
+			return w.rdb.XLen(t.Context(), inbox.Notifications).Val() == 0
 		})
 		for _, u := range []string{"ann", "bob"} {
 			if !strings.Contains(out.String(), "user="+u+" reason=offline") {
@@ -100,7 +100,7 @@ func TestNotificationLog_LogsAndSettles(t *testing.T) {
 		if !strings.Contains(out.String(), e.ID.String()) || strings.Contains(out.String(), "42}") {
 			t.Errorf("log %s", out)
 		}
-		if n := w.rdb.XLen(context.Background(), inbox.DeadNotification).Val(); n != 1 {
+		if n := w.rdb.XLen(t.Context(), inbox.DeadNotification).Val(); n != 1 {
 			t.Errorf("%d dead letters", n)
 		}
 	})
