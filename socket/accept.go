@@ -25,6 +25,8 @@ const readFactor = 2
 // code after the upgrade, since scripts can't see the status of a failed one.
 func (s *Server) serveWS(w http.ResponseWriter, r *http.Request) {
 	offered := subprotocols(r)
+	// The origin is checked by admit: an upgrade refused by status looks to a script like a server that
+	// is down, and it would try for ever.
 	ws, err := websocket.Accept(w, r, &websocket.AcceptOptions{
 		Subprotocols: speak(offered), InsecureSkipVerify: true, CompressionMode: websocket.CompressionDisabled,
 	})
