@@ -17,7 +17,8 @@ const aliveFor = 30 * time.Second
 // instances is what this relay knows of the socket servers. Redis forgets them when
 // it becomes empty; this doesn't.
 type instances struct {
-	leases *heartbeat.Leases // set before the first look
+	leases *heartbeat.Leases       // set before the first look
+	tell   func([]heartbeat.Lease) // what each look showed
 
 	mu   sync.Mutex
 	last map[string]time.Time // name → the last look that showed it running
@@ -33,10 +34,12 @@ func (s *instances) over(rdb redis.UniversalClient, cfg Config) {
 
 // look lists the socket servers and remembers those that run.
 func (s *instances) look(ctx context.Context) (map[string]bool, error) {
-	running, err := s.running(ctx)
+	list, err := s.leases.List(ctx)
 	if err != nil {
 		return nil, err
 	}
+	s.tell(list)
+	running := names(list)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := time.Now()
@@ -57,13 +60,17 @@ func (s *instances) running(ctx context.Context) (map[string]bool, error) {
 	if err != nil {
 		return nil, err
 	}
-	names := make(map[string]bool)
+	return names(list), nil
+}
+
+func names(list []heartbeat.Lease) map[string]bool {
+	running := make(map[string]bool)
 	for _, l := range list {
 		if l.Running {
-			names[l.ID.Name()] = true
+			running[l.ID.Name()] = true
 		}
 	}
-	return names, nil
+	return running
 }
 
 // recent answers the names of those that were seen alive lately.

@@ -11,7 +11,8 @@ import (
 	"github.com/lastmile-gateway/lastmile/protocol"
 )
 
-// errOthers says that another relay's reaper is at work on the instance.
+// errOthers says that another relay's reaper is at work on the instance, or may have
+// been while our lock was over.
 var errOthers = errors.New("another relay is at work on it")
 
 // reapKey is the lock of one dead instance: which relay's reaper empties its inbox.
@@ -20,11 +21,12 @@ func reapKey(id protocol.InstanceID) string { return "socket:reap:" + string(id)
 // Scripts on the lock. It only saves double work: two reapers at once, or one that
 // was frozen for longer than its lock, double pairs and lose none.
 const (
-	// luaLock: relay, time to live in ms. Taken by its own holder it is renewed, so
-	// that a lost reply locks nobody out.
+	// luaLock: relay, time to live in ms, '1' if it is to be taken, '0' if it has to
+	// be there: then somebody else may have been at work since it ended. Its own
+	// holder may take it again, so that a lost reply locks nobody out.
 	luaLock = `
 local by = redis.call('GET', KEYS[1])
-if by and by ~= ARGV[1] then return 0 end
+if (by or ARGV[3] == '0') and by ~= ARGV[1] then return 0 end
 redis.call('SET', KEYS[1], ARGV[1], 'PX', ARGV[2])
 return 1`
 
@@ -41,7 +43,7 @@ type reapLock struct {
 	by  protocol.InstanceID
 	ttl time.Duration
 
-	renewed time.Time
+	renewed time.Time // zero: not taken yet
 }
 
 // hold takes the lock, or renews it when a third of its time is over; [errOthers].
@@ -50,7 +52,7 @@ func (l *reapLock) hold(ctx context.Context, rdb redis.UniversalClient) error {
 	if now.Sub(l.renewed) < l.ttl/3 {
 		return nil
 	}
-	ok, err := rdb.Eval(ctx, luaLock, []string{l.key}, string(l.by), l.ttl.Milliseconds()).Int()
+	ok, err := rdb.Eval(ctx, luaLock, []string{l.key}, string(l.by), l.ttl.Milliseconds(), l.renewed.IsZero()).Int()
 	if err != nil {
 		return fmt.Errorf("lock dead instance: %w", err)
 	}

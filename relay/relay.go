@@ -32,6 +32,7 @@ type Relay struct {
 	store     Outbox
 	metrics   *metrics
 	instances *instances
+	reaper    *reaper
 	dial      func(onDial func()) redis.UniversalClient // the connection of a tenure
 
 	fitted atomic.Bool // the outbox has our number of partitions; false: to be looked at
@@ -65,6 +66,8 @@ func NewOver(cfg Config, server *redisconn.Server, store Outbox) (*Relay, error)
 		dial:      server.Conn,
 	}
 	r.metrics = newMetrics(cfg.Metrics, r)
+	r.reaper = newReaper(cfg, server.Conn, r.owner, r.fenceOfFirst)
+	r.instances.tell = r.reaper.saw
 	return r, nil
 }
 
@@ -95,6 +98,7 @@ func (r *Relay) Run(ctx context.Context) error {
 	})
 	work.Go(func() error { r.keepPinging(ctx); return nil })
 	work.Go(func() error { r.keepRetention(ctx); return nil })
+	work.Go(func() error { r.reaper.run(ctx, pool); return nil })
 	return work.Wait()
 }
 
