@@ -55,7 +55,7 @@ func (w *world) dead() int64 {
 // background runs something for the time of the test.
 func background(t testing.TB, run func(context.Context) error) (stop func()) {
 	t.Helper()
-	ctx, cancel := context.WithCancel(context.Background()) //nolint:usetesting // servers outlive those who use them, who end in cleanups
+	ctx, cancel := context.WithCancel(context.Background()) // servers outlive those who use them, who end in cleanups
 	done := make(chan error, 1)
 	go func() { done <- run(ctx) }()
 	stopped := false

@@ -148,9 +148,9 @@ func TestTrace_T24_ConnectsBeforeTheMarker(t *testing.T) {
 		eventually(t, 10*time.Second, "a notification", func() bool { return len(w.notified()) == 1 })
 		a.connect("u")
 		w.relay(quick("r2"))
-		got := a.await(15*time.Second, "u", 1)
+		a.await(15*time.Second, "u", 1)
 		w.publish(event(2, "u"))
-		got = a.await(10*time.Second, "u", 2)
+		got := a.await(10*time.Second, "u", 2)
 		checkOrder(t, got, 1, 2)
 		checkSeqs(t, got)
 		if len(a.got) != 2 || len(w.notified()) != 1 {

@@ -3,6 +3,7 @@ package testkit
 import (
 	"context"
 	"errors"
+	"net"
 	"os"
 	"testing"
 
@@ -125,6 +126,12 @@ func ping(ctx context.Context, url string) error {
 	if err != nil {
 		return err
 	}
+	// First without the client, which logs every refused dial: a server that starts refuses some.
+	conn, err := (&net.Dialer{}).DialContext(ctx, "tcp", o.Addr)
+	if err != nil {
+		return err
+	}
+	_ = conn.Close()
 	o.MaxRetries, o.DialerRetries = -1, 1
 	c := redis.NewClient(o)
 	defer c.Close()
