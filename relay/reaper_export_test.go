@@ -24,14 +24,22 @@ func NewReaper(cfg Config, pool redis.UniversalClient, dial func(func()) redis.U
 	return &Reaper{r: r, pool: pool}
 }
 
+// Reap is one reap.
 func (r *Reaper) Reap(ctx context.Context, l heartbeat.Lease) error { return r.r.reap(ctx, r.pool, l) }
-func (r *Reaper) Saw(leases []heartbeat.Lease)                      { r.r.saw(leases) }
-func (r *Reaper) Run(ctx context.Context)                           { r.r.run(ctx, r.pool) }
-func (r *Reaper) Adopt(ctx context.Context) error                   { return r.r.adopt(ctx, r.pool) }
+
+// Saw hands a look over to Run.
+func (r *Reaper) Saw(leases []heartbeat.Lease) { r.r.saw(leases) }
+
+// Run reaps what looks show.
+func (r *Reaper) Run(ctx context.Context) { r.r.run(ctx, r.pool) }
+
+// Adopt looks once for inboxes without a lease.
+func (r *Reaper) Adopt(ctx context.Context) error { return r.r.adopt(ctx, r.pool) }
 
 // Sightings judges looks, at moments that a test gives.
 type Sightings struct{ s *sightings }
 
+// NewSightings judges by two looks that are so far apart, and that long a lease.
 func NewSightings(apart, lease time.Duration) Sightings {
 	return Sightings{newSightings(apart, lease)}
 }

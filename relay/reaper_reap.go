@@ -89,6 +89,9 @@ func (g *reaping) run(ctx context.Context) error {
 	if err := g.clear(ctx); err != nil {
 		return err
 	}
+	if err := g.hold(ctx); err != nil {
+		return err
+	}
 	g.did.Took = time.Since(g.began)
 	if err := g.did.write(ctx, g.conn); err != nil {
 		return err

@@ -159,6 +159,20 @@ func (m *morgue) checkGone(i *instance) {
 	}
 }
 
+// awaitReaped waits for somebody's reaper; its lock goes last.
+func (m *morgue) awaitReaped(i *instance) {
+	m.t.Helper()
+	eventually(m.t, 20*time.Second, string(i.id)+" is reaped", func() bool {
+		for _, r := range m.history() {
+			if r.Instance == i.id {
+				return m.rdb.Exists(context.Background(), relay.ReapKey(i.id)).Val() == 0
+			}
+		}
+		return false
+	})
+	m.checkGone(i)
+}
+
 // history is what reapers did, the newest first.
 func (m *morgue) history() []relay.Reaped {
 	m.t.Helper()
