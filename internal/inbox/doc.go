@@ -3,7 +3,8 @@
 //
 // It owns the inboxes socket:inbox:<instance> (group socket, one consumer: the
 // instance itself), the notification stream socket:notification:all (group
-// notifier) and the dead letters socket:dead and socket:notification:dead.
+// notifier), the marks socket:notified:{<event>.<user>} by which a pair is notified
+// once, and the dead letters socket:dead and socket:notification:dead.
 //
 // An entry's way:
 //
@@ -15,6 +16,11 @@
 // A stream's way: Make (group at the first entry, so nothing added before is
 // missed) … Seal (deleted once empty). Behind a Seal every append answers
 // ErrGone, and no append makes an inbox: an id that was reaped stays gone.
+//
+// A notification's way is the same, with several consumers: what one of them has not
+// renewed for a while (RenewNotifications) another takes (ClaimNotifications). A
+// renewal takes nothing back. A mark goes from nothing to PENDING under one entry, and
+// from there to SENT or DEAD; only the holder of that entry moves it on.
 //
 // # Promises
 //

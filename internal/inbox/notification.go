@@ -40,15 +40,25 @@ type Notification struct {
 // none without pairs. The stream is made where it is missing. The notification
 // is handed over when every command has succeeded.
 func QueueNotification(ctx context.Context, p redis.Pipeliner, n Notification) []*redis.StringCmd {
-	batches := protocol.Split([]protocol.Item{n.Item})
-	cmds := make([]*redis.StringCmd, 0, len(batches))
-	for _, b := range batches {
-		cmds = append(cmds, p.XAdd(ctx, &redis.XAddArgs{Stream: Notifications, ID: "*", Values: []any{
-			"v", version, "n", b.Pairs(), "b", b.AppendTo(nil),
-			"reason", string(n.Reason), "at", n.At.UnixMilli(),
-		}}))
+	all := n.entries()
+	cmds := make([]*redis.StringCmd, 0, len(all))
+	for _, fields := range all {
+		cmds = append(cmds, p.XAdd(ctx, &redis.XAddArgs{Stream: Notifications, ID: "*", Values: fields}))
 	}
 	return cmds
+}
+
+// entries are the fields of the entries that the notification takes.
+func (n Notification) entries() []map[string]string {
+	batches := protocol.Split([]protocol.Item{n.Item})
+	all := make([]map[string]string, 0, len(batches))
+	for _, b := range batches {
+		all = append(all, map[string]string{
+			"v": version, "n": strconv.Itoa(b.Pairs()), "b": string(b.AppendTo(nil)),
+			"reason": string(n.Reason), "at": strconv.FormatInt(n.At.UnixMilli(), 10),
+		})
+	}
+	return all
 }
 
 // DecodeNotification reads an entry of the notification stream. Its errors are
