@@ -11,7 +11,7 @@ func (m *Machine) Ack(now time.Time, n int64, seq protocol.Seq) bool {
 	switch {
 	case m.phase >= ended:
 		return true
-	case n != m.welcome.n || m.greet != nil || m.phase == connecting:
+	case n != m.welcome.n || m.phase == connecting:
 		m.cfg.Count(StaleAck, 1)
 		return true
 	case seq > m.sent:
@@ -93,18 +93,19 @@ func (m *Machine) ackedAt() time.Time {
 
 // Written says that what Take returned went out.
 func (m *Machine) Written(now time.Time, w Writing) {
-	if w.n != m.welcome.n || m.phase >= ended || (!w.welcome && w.seq == 0) {
+	if w.n != m.welcome.n || m.greet != nil || m.phase >= ended || (!w.welcome && w.seq == 0) {
 		return // only control frames, or void by now
 	}
 	if !m.client.Acks {
 		m.Ack(now, w.n, w.seq)
 		return
 	}
-	if w.welcome {
+	switch {
+	case w.welcome:
 		m.written.welcomeAt = now
-		return
+	case w.seq > m.acked: // else the client was faster than the return of the write
+		m.written.add(now, w.seq)
 	}
-	m.written.add(now, w.seq)
 }
 
 // ackTimer knows since when acks are awaited.

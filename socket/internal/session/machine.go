@@ -152,9 +152,10 @@ func (m *Machine) Push(now time.Time, d Delivery) bool {
 	return true
 }
 
-// Refresh makes the session look at its registration before any further pair.
+// Refresh makes the session look at its registration before any further pair: Redis may have gone back.
+// So may what it knew of acks: that is written again.
 func (m *Machine) Refresh(now time.Time) {
-	m.refreshDue = true
+	m.refreshDue, m.ackedSaved = true, nothing
 	m.advance(now)
 }
 
