@@ -98,7 +98,7 @@ func TestCase_D14_AFrozenReaper(t *testing.T) {
 		}
 		m.take(a, 50)
 		m.die(a)
-		hook := &step{after: func(names []string, _ []redis.Cmder) error {
+		hook := &redisStep{after: func(names []string, _ []redis.Cmder) error {
 			if names[0] == "xrange" { // the bodies of what it took
 				passed(t, quick("").Lease/2) // its lock is due for renewal
 				m.expire(a)                  // and over
@@ -152,7 +152,7 @@ func TestCase_D15_OnlineOrNotified(t *testing.T) {
 			}
 		}
 		m.die(a)
-		hook := &step{before: func(_ []string, cmds []redis.Cmder) error {
+		hook := &redisStep{before: func(_ []string, cmds []redis.Cmder) error {
 			if len(moving) > 0 {
 				moving[0].b.connect(moving[0].u)
 				moving = moving[1:]
@@ -189,7 +189,7 @@ func TestCase_B24_RedisIsRestartedEmpty(t *testing.T) {
 	a, b := m.instance("a"), m.instance("b")
 	_, _ = m.full(a, b, 0)
 	first := once()
-	hook := &step{after: func(names []string, _ []redis.Cmder) error {
+	hook := &redisStep{after: func(names []string, _ []redis.Cmder) error {
 		if names[0] == "xautoclaim" && first() {
 			s.Restart(t)
 		}
@@ -222,7 +222,7 @@ func TestCase_B05_BodiesAreGone(t *testing.T) {
 			m.take(a, 10)
 			m.rdb.XDel(ctx, inbox.Key(a.id), ids[:9]...)
 			m.die(a)
-			like62 := &step{before: func(names []string, cmds []redis.Cmder) error {
+			like62 := &redisStep{before: func(names []string, cmds []redis.Cmder) error {
 				if names[0] == "xautoclaim" && version == "6.2" {
 					return errReplaced
 				}
@@ -242,13 +242,13 @@ var errReplaced = errors.New("answered as by another version")
 
 // replaceClaim answers XAUTOCLAIM as Redis 6.2 does.
 type replaceClaim struct {
-	*step
+	*redisStep
 	m *morgue
 	a *instance
 }
 
 func (c replaceClaim) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
-	around := c.step.ProcessHook(next)
+	around := c.redisStep.ProcessHook(next)
 	return func(ctx context.Context, cmd redis.Cmder) error {
 		err := around(ctx, cmd)
 		if !errors.Is(err, errReplaced) {

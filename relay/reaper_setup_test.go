@@ -237,8 +237,8 @@ func count(ds []delivery) map[string]int {
 	return n
 }
 
-// step stands before every call to Redis, commands and pipelines alike.
-type step struct {
+// redisStep stands before every call to Redis, commands and pipelines alike.
+type redisStep struct {
 	// before is asked with the names of the commands; an error stands for the answer,
 	// and nothing is sent.
 	before func(names []string, cmds []redis.Cmder) error
@@ -246,21 +246,21 @@ type step struct {
 	after func(names []string, cmds []redis.Cmder) error
 }
 
-func (s *step) DialHook(next redis.DialHook) redis.DialHook { return next }
+func (s *redisStep) DialHook(next redis.DialHook) redis.DialHook { return next }
 
-func (s *step) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+func (s *redisStep) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	return func(ctx context.Context, cmd redis.Cmder) error {
 		return s.around([]redis.Cmder{cmd}, func() error { return next(ctx, cmd) })
 	}
 }
 
-func (s *step) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+func (s *redisStep) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
 	return func(ctx context.Context, cmds []redis.Cmder) error {
 		return s.around(cmds, func() error { return next(ctx, cmds) })
 	}
 }
 
-func (s *step) around(cmds []redis.Cmder, send func() error) error {
+func (s *redisStep) around(cmds []redis.Cmder, send func() error) error {
 	var names []string
 	for _, c := range cmds {
 		names = append(names, c.Name())
@@ -286,12 +286,12 @@ func failAll(cmds []redis.Cmder, err error) error {
 	return err
 }
 
-// killAt is a process that is killed at its nth call to Redis: before it is sent, or
+// reaperKilledAt is a process that is killed at its nth call to Redis: before it is sent, or
 // when it has taken effect.
-func killAt(n int32, late bool) (*step, func() bool) {
+func reaperKilledAt(n int32, late bool) (*redisStep, func() bool) {
 	var calls atomic.Int32
 	var dead atomic.Bool
-	s := &step{
+	s := &redisStep{
 		before: func([]string, []redis.Cmder) error {
 			if calls.Add(1) >= n && !late {
 				dead.Store(true)

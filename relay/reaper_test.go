@@ -122,7 +122,7 @@ func TestReap_KilledAnywhere(t *testing.T) {
 				round++
 				a, b := m.instance(fmt.Sprint("a", round)), m.instance(fmt.Sprint("b", round))
 				on, off := m.full(a, b, round)
-				hook, dead := killAt(n, late)
+				hook, dead := reaperKilledAt(n, late)
 				err := m.reaper("first", hook).Reap(context.Background(), m.lease(a.id))
 				if !dead() {
 					if err != nil || n < 12 {
@@ -162,7 +162,7 @@ func TestReap_LockOfADeadReaper(t *testing.T) {
 	eachMorgue(t, func(t *testing.T, m *morgue) {
 		a, b := m.instance("a"), m.instance("b")
 		m.full(a, b, 0)
-		hook, _ := killAt(3, true)
+		hook, _ := reaperKilledAt(3, true)
 		if err := m.reaper("first", hook).Reap(context.Background(), m.lease(a.id)); err == nil {
 			t.Fatal("it was not killed")
 		}
@@ -255,7 +255,7 @@ func TestReap_CutOff(t *testing.T) {
 	a, b := m.instance("a"), m.instance("b")
 	_, off := m.full(a, b, 0)
 	ctx, cancel := context.WithCancel(context.Background())
-	hook := &step{after: func(names []string, _ []redis.Cmder) error {
+	hook := &redisStep{after: func(names []string, _ []redis.Cmder) error {
 		if names[0] == "xautoclaim" {
 			cancel()
 		}

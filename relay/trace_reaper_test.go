@@ -73,7 +73,7 @@ func TestTrace_T11_MovedAgainAfterALoss(t *testing.T) {
 		m.die(a)
 		server, proxy := m.proxied()
 		first := once()
-		hook := &step{after: func(_ []string, cmds []redis.Cmder) error {
+		hook := &redisStep{after: func(_ []string, cmds []redis.Cmder) error {
 			if isInbox(cmds) && first() {
 				if n := m.rdb.XTrimMaxLen(context.Background(), inbox.Key(b.id), 0).Val(); n != 1 {
 					t.Errorf("lost %d entries", n)
@@ -225,9 +225,9 @@ func TestTrace_T47_ClaimAndBeat(t *testing.T) {
 				}
 				return nil
 			}
-			hook := &step{after: now}
+			hook := &redisStep{after: now}
 			if beatFirst {
-				hook = &step{before: now}
+				hook = &redisStep{before: now}
 			}
 			m.reap(m.reaper("r", hook), a)
 			if beatFirst {
