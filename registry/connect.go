@@ -34,8 +34,10 @@ type Connected struct {
 	IDs []protocol.EventID
 	// Recovered says that the log continues where the client has been.
 	Recovered bool
-	// Acked is the highest seq of this epoch known to be acked; 0: none.
+	// Acked is the highest seq of this epoch known to be acked, which may be 0.
 	Acked protocol.Seq
+	// HasAcked says that there is one.
+	HasAcked bool
 	// Locations are the user's sessions, this one among them.
 	Locations []Location
 	// Revoked: tokens issued before are refused. Zero: none.
@@ -112,7 +114,7 @@ func decodeConnected(reply []any) (Connected, error) {
 	}
 	return Connected{
 		Epoch: h.epoch, Base: h.base, IDs: ids, Recovered: integer(reply[1]) == 1,
-		Acked: h.acked, Locations: h.locations, Revoked: decodeMillis(reply[4]),
+		Acked: h.acked, HasAcked: h.hasAcked, Locations: h.locations, Revoked: decodeMillis(reply[4]),
 	}, nil
 }
 

@@ -14,11 +14,12 @@ type hash struct {
 	epoch     protocol.Epoch // "": there is no log, whatever else the hash holds
 	base      protocol.Seq
 	acked     protocol.Seq
+	hasAcked  bool
 	locations []Location
 }
 
 func (h hash) routed() Routed {
-	return Routed{Epoch: h.epoch, Acked: h.acked, Locations: h.locations}
+	return Routed{Epoch: h.epoch, Acked: h.acked, HasAcked: h.hasAcked, Locations: h.locations}
 }
 
 // decodeHash takes HGETALL's reply in either form: names and values in turn
@@ -51,7 +52,7 @@ func (d *hashDecoder) add(name, value string) {
 	case "@base":
 		d.h.base, d.hasBase = seq(value)
 	case "@acked":
-		d.h.acked, _ = seq(value)
+		d.h.acked, d.h.hasAcked = seq(value)
 	default:
 		if f, err := ParseField(name); err == nil {
 			d.h.locations = append(d.h.locations, parseLocation(f, value))
@@ -61,7 +62,7 @@ func (d *hashDecoder) add(name, value string) {
 
 func (d *hashDecoder) hash() hash {
 	if d.h.epoch == "" || !d.hasBase {
-		d.h.epoch, d.h.base, d.h.acked = "", 0, 0
+		d.h.epoch, d.h.base, d.h.acked, d.h.hasAcked = "", 0, 0, false
 	}
 	slices.SortFunc(d.h.locations, func(a, b Location) int {
 		return cmp.Or(cmp.Compare(a.Instance, b.Instance), cmp.Compare(a.Session, b.Session))

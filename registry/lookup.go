@@ -17,8 +17,10 @@ type User struct {
 	Epoch protocol.Epoch
 	// Base and End are the seqs of the log's first and last element.
 	Base, End protocol.Seq
-	// Acked is the highest seq of Epoch known to be acked; 0: none.
-	Acked     protocol.Seq
+	// Acked is the highest seq of Epoch known to be acked, which may be 0.
+	Acked protocol.Seq
+	// HasAcked says that there is one.
+	HasAcked  bool
 	Locations []Location
 	// Revoked: tokens issued before are refused. Zero: none.
 	Revoked time.Time
@@ -42,7 +44,7 @@ func (r *Registry) Lookup(ctx context.Context, u protocol.UserID) (User, error) 
 	h := decodeHash(hash.Val())
 	user := User{Locations: h.locations, Revoked: decodeMillis(revoked.Val()[0])}
 	if h.epoch != "" && length.Val() > 0 {
-		user.Known, user.Epoch, user.Acked = true, h.epoch, h.acked
+		user.Known, user.Epoch, user.Acked, user.HasAcked = true, h.epoch, h.acked, h.hasAcked
 		user.Base, user.End = h.base, h.base+protocol.Seq(length.Val())-1
 	}
 	return user, nil

@@ -16,8 +16,11 @@ type Routed struct {
 	// event was not appended (QueueLocate).
 	Seq   protocol.Seq
 	Epoch protocol.Epoch
-	// Acked is the highest seq of Epoch known to be acked; 0: none.
-	Acked     protocol.Seq
+	// Acked is the highest seq of Epoch known to be acked.
+	Acked protocol.Seq
+	// HasAcked says that there is one. It may be 0, of a log that was empty: the user
+	// has loaded what he shows since that log was made.
+	HasAcked  bool
 	Locations []Location
 	// Trim: the log is past its bound, and wants QueueTrim.
 	Trim bool

@@ -143,7 +143,7 @@ func (t *tenure) stageNotifyOnly(work context.Context, legs []leg) error {
 	}
 	var out outgoing
 	for i := range legs {
-		if l := &legs[i]; len(l.routed.Locations) == 0 || l.routed.Acked == 0 {
+		if l := &legs[i]; len(l.routed.Locations) == 0 || !l.routed.HasAcked {
 			out.notify(t, l, inbox.Offline)
 		}
 	}

@@ -3,6 +3,8 @@ package registrytest
 import (
 	"errors"
 
+	"github.com/redis/go-redis/v9"
+
 	"github.com/lastmile-gateway/lastmile/protocol"
 	"github.com/lastmile-gateway/lastmile/registry"
 )
@@ -19,6 +21,7 @@ var logs = map[string]func(*env){
 	"Break_StartsThePause":  breakStartsThePause,
 	"Acked_OnlyUpwards":     ackedOnlyUpwards,
 	"Acked_OnlyWhatIsThere": ackedOnlyThere,
+	"Acked_AnEmptyLog":      ackedEmptyLog,
 	"Find":                  find,
 	"Lookup":                lookup,
 	"Lookup_Unknown":        lookupUnknown,
@@ -189,6 +192,27 @@ func ackedOnlyThere(e *env) {
 	e.user += "-nobody"
 	e.must(e.reg.Acked(e.ctx(), e.user, protocol.Position{Epoch: c.Epoch, Seq: 4, ID: ids[3]}))
 	equal(e, "known", e.lookup().Known, false)
+}
+
+// A user who reloaded after Redis lost everything has acked the empty log's welcome: he has seen what there
+// was before, and is told apart from one who has confirmed nothing.
+func ackedEmptyLog(e *env) {
+	at := location("A")
+	c := e.connect(registry.ConnectRequest{At: at})
+	equal(e, "has acked", c.HasAcked, false)
+	e.must(e.reg.Acked(e.ctx(), e.user, protocol.Position{Epoch: c.Epoch, ID: protocol.NewEventID()}))
+	equal(e, "has acked under another id", e.lookup().HasAcked, false)
+	for range 2 {
+		e.must(e.reg.Acked(e.ctx(), e.user, protocol.Position{Epoch: c.Epoch}))
+		equal(e, "has acked", e.lookup().HasAcked, true)
+		equal(e, "acked", e.lookup().Acked, 0)
+	}
+	r := e.one(func(p redis.Pipeliner) *registry.RouteCmd { return e.reg.QueueLocate(e.ctx(), p, e.user) })
+	equal(e, "has acked, at a look", r.HasAcked, true)
+	equal(e, "has acked, at the next connect", e.connect(registry.ConnectRequest{At: at}).HasAcked, true)
+	_, err := e.reg.Break(e.ctx(), e.user, c.Epoch)
+	e.must(err)
+	equal(e, "has acked after a break", e.lookup().HasAcked, false)
 }
 
 func find(e *env) {

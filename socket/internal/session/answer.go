@@ -70,7 +70,7 @@ func (m *Machine) connected(now time.Time, s *Script, c registry.Connected) {
 	}
 	m.cfg.Count(QueueDrop, m.out.void(&m.welcome.n))
 	m.epoch, m.end, m.connectEnd = c.Epoch, c.End(), c.End()
-	if c.Acked > 0 {
+	if c.HasAcked {
 		m.ackedSaved = max(m.ackedSaved, c.Acked)
 	}
 	m.older, m.held, m.head = "", 0, nil

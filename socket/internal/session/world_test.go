@@ -124,7 +124,7 @@ func (w *world) connect(s *session.Script) session.Answer {
 	delete(w.fields, s.Replaces)
 	w.fields[s.At.Field] = true
 	return session.Answer{Connected: registry.Connected{
-		Epoch: w.log.epoch, Base: w.log.base, IDs: slices.Clone(w.log.ids), Recovered: recovered, Acked: w.log.acked,
+		Epoch: w.log.epoch, Base: w.log.base, IDs: slices.Clone(w.log.ids), Recovered: recovered, Acked: w.log.acked, HasAcked: w.log.acked > 0,
 	}}
 }
 
