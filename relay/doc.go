@@ -68,6 +68,43 @@
 //	zombie wakes up            nothing              a pair with an earlier seq   its marker is fenced off; client and session
 //	                                                                             know the id
 //
+// # The reaper
+//
+// Every relay runs one. It judges the looks at the leases of socket servers that the
+// relay makes anyway, and empties the inboxes of the dead:
+//
+//	lease runs ──ends──▶ seen ended ──the same in a look a beat later──▶ due ─▶ lock ─▶ claim
+//	  ▲                    │   └─ most have ended at once, or we were       ▲             │
+//	  └──── it beats ──────┘      away for half a lease: a lease later ─────┤     pending entries ◀─┐
+//	                              at 0 (superseded, given up, reaper died) ─┘     unread entries    │
+//	                                                                              seal ─not empty───┘
+//	                                                            history, description, lease, lock: gone
+//
+// The claim and all that follows go over one connection, dialled once like that of a
+// tenure: who lost the claim has lost the connection too. An entry is settled when
+// each of its pairs is in another inbox, in the notification stream, or settled by
+// rule. Killed after any step, a reaper leaves a lease at 0, which the next look of
+// any relay finds:
+//
+//	after                      lost                 doubled                      repaired by
+//	-------------------------  -------------------  ---------------------------  --------------------------------------
+//	lock                       nothing              nothing                      it ends after a lease
+//	claim                      nothing              nothing                      at 0, its instance can't come back
+//	entries taken              nothing              nothing                      pending, whoever holds them
+//	pairs moved, some or all   nothing              pairs with the same seq      session: seq at or below sent
+//	pairs notified             nothing              notifications (same id)      notifier: one mark a pair
+//	entry put aside as bad     nothing              dead letter                  for people to see
+//	entries settled            nothing              nothing                      –
+//	inbox sealed               nothing              nothing                      whoever appends is told that it is gone
+//	history written            nothing              an entry of history          for people to see
+//	description gone           nothing              nothing                      the lease is still there
+//	Redis older, at any step   what was moved last  what was settled last        the inbox and its lease are back too, or the rewind
+//	frozen past its lock       nothing              what was on its way          it finds its lock over, and stops
+//
+// An inbox without a lease, which nobody would ever look at, gets one at 0: the relay
+// that holds partition 0 looks through all keys whenever it took that anew, a minute
+// later, and then hourly.
+//
 // # Failures
 //
 //   - Redis breaks, fails over, is frozen, restarts older or empty: the tenure ends,
@@ -78,6 +115,9 @@
 //   - An error about one key (a log, an inbox of the wrong type): the pairs concerned
 //     go to notifications, everything else goes on.
 //   - A document that is no event: outbox_dead, with the reason.
+//   - A reap breaks: it is tried again, with backoff, for ever; others are not held up.
+//     What stands in an inbox and is no entry goes to socket:dead; an id without a body
+//     is counted and settled.
 //   - A frozen relay: its lease ends by its own clock and by Redis'; another takes the
 //     partition; on waking it finds itself fenced and stands by.
 //
