@@ -4,7 +4,7 @@ package protocol
 
 // WebSocket close codes. 4000 to 4499: reconnect. 4500 to 4999: don't.
 const (
-	// CloseBye: Answers the client's own close.
+	// CloseBye: Answers the client's own close. A client that did not ask for it comes back: something between it and the server did.
 	CloseBye CloseCode = 1000
 	// CloseGoingAway: The server leaves without a drain.
 	CloseGoingAway CloseCode = 1001
@@ -65,7 +65,7 @@ const (
 )
 
 var closeCodes = map[CloseCode]closeInfo{
-	CloseBye:                {"bye", false},
+	CloseBye:                {"bye", true},
 	CloseGoingAway:          {"server is going away", true},
 	CloseNotUTF8:            {"text frame is not UTF-8", true},
 	ClosePolicy:             {"policy violation", true},

@@ -37,11 +37,11 @@ func TestCase_C05_reasonsFitIntoACloseFrame(t *testing.T) {
 			t.Errorf("%d stands twice in the table", c.Code)
 		}
 		seen[c.Code] = true
-		if c.Code >= 4000 && code.Reconnect() != (c.Code < 4500) {
+		if code.Reconnect() != (c.Code < 4500) {
 			t.Errorf("%d: reconnect %t contradicts its range", c.Code, code.Reconnect())
 		}
 	}
-	for code, want := range map[protocol.CloseCode]bool{1006: true, 4321: true, 4499: true, 4500: false, 4777: false, 4999: false, protocol.CloseBye: false} {
+	for code, want := range map[protocol.CloseCode]bool{1006: true, 4321: true, 4499: true, 4500: false, 4777: false, 4999: false, protocol.CloseBye: true} {
 		if code.Reconnect() != want {
 			t.Errorf("%d: reconnect %t", code, code.Reconnect())
 		}

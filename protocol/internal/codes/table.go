@@ -19,7 +19,7 @@ type Error struct {
 
 // Closes is the table of close codes, in order of their numbers.
 var Closes = []Close{
-	{1000, "Bye", "bye", false, "Answers the client's own close."},
+	{1000, "Bye", "bye", true, "Answers the client's own close. A client that did not ask for it comes back: something between it and the server did."},
 	{1001, "GoingAway", "server is going away", true, "The server leaves without a drain."},
 	{1007, "NotUTF8", "text frame is not UTF-8", true, "The client sent a text frame that is no UTF-8."},
 	{1008, "Policy", "policy violation", true, "The client broke a rule that has no code of its own."},
