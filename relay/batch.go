@@ -61,12 +61,12 @@ func envelope(c outbox.Change) (*protocol.Envelope, error) {
 // late says whether it is too late for an event, and counts it.
 func (t *tenure) late(env *protocol.Envelope, now time.Time) bool {
 	switch {
-	case env.Expired(now):
-		t.r.metrics.dropped.WithLabelValues("expired").Inc()
-	case env.Ephemeral && now.Sub(env.Time) > protocol.EphemeralLife:
+	case !env.Expired(now):
+		return false
+	case env.Ephemeral:
 		t.r.metrics.dropped.WithLabelValues("ephemeral_late").Inc()
 	default:
-		return false
+		t.r.metrics.dropped.WithLabelValues("expired").Inc()
 	}
 	return true
 }

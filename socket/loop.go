@@ -144,9 +144,14 @@ func (l *life) readPending(ctx context.Context) error {
 
 // takeLost takes entries again whose reply never came, although the connection lived on.
 func (l *life) takeLost(ctx context.Context) error {
-	ids, err := l.s.streams.TakeLost(ctx, l.id, l.s.cfg.TakeLostInterval)
+	ids, dropped, err := l.s.streams.TakeLost(ctx, l.id, l.s.cfg.TakeLostInterval)
 	if err != nil {
 		return err
+	}
+	for _, id := range dropped {
+		if !l.tracker.knows(id) {
+			l.lost(id)
+		}
 	}
 	var unknown []string
 	for _, id := range ids {
@@ -183,8 +188,7 @@ func (l *life) take(ctx context.Context, raws []inbox.Raw) error {
 		}
 		l.s.metrics.read.Inc()
 		if raw.Fields == nil {
-			l.s.metrics.lost.Inc()
-			l.s.log.Warn("an inbox entry has lost its body", slog.String("entry", raw.ID))
+			l.lost(raw.ID)
 			l.tracker.ack(raw.ID, time.Now())
 			continue
 		}
@@ -211,6 +215,12 @@ func (l *life) take(ctx context.Context, raws []inbox.Raw) error {
 		}
 	}
 	return nil
+}
+
+// lost counts an entry of which only the id is left.
+func (l *life) lost(id string) {
+	l.s.metrics.lost.Inc()
+	l.s.log.Warn("an inbox entry has lost its body", slog.String("entry", id))
 }
 
 // bury puts an entry aside that can't be handled. Failing that it stays pending.

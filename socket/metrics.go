@@ -19,7 +19,6 @@ type metrics struct {
 	settled   prometheus.Counter
 	lost      prometheus.Counter
 	dead      prometheus.Counter
-	handedOn  *prometheus.CounterVec
 	bound     prometheus.Counter
 	fences    prometheus.Counter
 	probe     prometheus.Gauge
@@ -35,7 +34,6 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 		settled:   register(reg, prometheus.NewCounter(opts[prometheus.CounterOpts]("inbox_entries_settled_total", "Entries acknowledged and deleted."))),
 		lost:      register(reg, prometheus.NewCounter(opts[prometheus.CounterOpts]("inbox_entries_lost_total", "Pending entries whose body was gone."))),
 		dead:      register(reg, prometheus.NewCounter(opts[prometheus.CounterOpts]("inbox_entries_dead_total", "Entries put aside as dead letters."))),
-		handedOn:  register(reg, prometheus.NewCounterVec(opts[prometheus.CounterOpts]("handed_on_total", "Pairs that could not be delivered here, by where they went."), []string{"target"})),
 		bound:     register(reg, prometheus.NewCounter(opts[prometheus.CounterOpts]("inbox_bound_total", "Times that reading paused since too much was outstanding."))),
 		fences:    register(reg, prometheus.NewCounter(opts[prometheus.CounterOpts]("fences_total", "Times that the instance became a new one in place."))),
 		probe:     register(reg, prometheus.NewGauge(opts[prometheus.GaugeOpts]("inbox_probe_seconds", "How long the last probe took through the own inbox."))),

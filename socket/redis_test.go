@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/redis/go-redis/v9"
 
 	"github.com/lastmile-gateway/lastmile/internal/inbox"
@@ -29,6 +30,31 @@ func TestLostRepliesAreTakenAgain(t *testing.T) {
 		}
 		c.sees("e1")
 		r.settled(id)
+	})
+}
+
+// The same, and its body is gone: Redis 7 drops it when it is claimed, and says so only there.
+func TestLostRepliesOfLostBodiesAreCounted(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, testkit.RealRedis(t))
+	reg := prometheus.NewRegistry()
+	a := r.start("a", func(c *socket.Config) { c.TakeLostInterval, c.Metrics = 100*time.Millisecond, reg }).ready()
+	id := a.Instance()
+	env := r.event("e1", "u")
+	_, err := r.rdb.TxPipelined(t.Context(), func(p redis.Pipeliner) error {
+		for range 2 {
+			inbox.QueueAppend(t.Context(), p, id, r.entryFor(env, "u"))
+		}
+		p.XReadGroup(t.Context(), &redis.XReadGroupArgs{Group: inbox.Group, Consumer: string(id), Streams: []string{inbox.Key(id), ">"}, Block: -1})
+		p.XTrimMaxLen(t.Context(), inbox.Key(id), 0)
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.settled(id)
+	testkit.Eventually(t, patience, "both are counted", func() bool {
+		return gather(t, reg, "lastmile_socket_inbox_entries_lost_total") == 2
 	})
 }
 

@@ -70,11 +70,8 @@ func (l *life) handOn(ctx context.Context) error {
 				return nil
 			}
 		}
-		result, err := l.handOnOnce(ctx, waiting)
+		err := l.handOnOnce(ctx, waiting)
 		if err == nil {
-			l.s.metrics.handedOn.WithLabelValues("moved").Add(float64(result.Moved))
-			l.s.metrics.handedOn.WithLabelValues("notified").Add(float64(result.Notified))
-			l.s.metrics.handedOn.WithLabelValues("dropped").Add(float64(result.Dropped))
 			for _, tk := range tickets {
 				tk.Settle()
 			}
@@ -112,10 +109,11 @@ func (l *life) toHandOn(now time.Time) ([]*ticket, []inbox.Waiting) {
 	return tickets, waiting
 }
 
-func (l *life) handOnOnce(ctx context.Context, ws []inbox.Waiting) (inbox.Result, error) {
+func (l *life) handOnOnce(ctx context.Context, ws []inbox.Waiting) error {
 	ctx, cancel := context.WithTimeout(ctx, 2*commandTimeout)
 	defer cancel()
-	return l.s.hand.Do(ctx, l.id, inbox.Undelivered, l.here, ws)
+	_, err := l.s.hand.Do(ctx, l.id, inbox.Undelivered, l.here, ws)
+	return err
 }
 
 // here returns the sessions of a user that really are on this server.

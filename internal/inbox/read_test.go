@@ -2,6 +2,7 @@ package inbox_test
 
 import (
 	"context"
+	"slices"
 	"testing"
 	"time"
 
@@ -119,11 +120,11 @@ func TestTakeLostAndFetch(t *testing.T) {
 			want = append(want, b.append(t, id, inbox.Entry{Batch: batch(envelope(t), pair("u", i+1))}))
 		}
 		b.read(t, id) // and say the reply was lost
-		young, err := b.streams.TakeLost(t.Context(), id, time.Hour)
+		young, _, err := b.streams.TakeLost(t.Context(), id, time.Hour)
 		if err != nil || len(young) != 0 {
 			t.Errorf("taken too early: %v, %v", young, err)
 		}
-		lost, err := b.streams.TakeLost(t.Context(), id, 0)
+		lost, _, err := b.streams.TakeLost(t.Context(), id, 0)
 		must(t, err)
 		if len(lost) != len(want) {
 			t.Fatalf("got %v, want %v", lost, want)
@@ -144,6 +145,22 @@ func TestTakeLostAndFetch(t *testing.T) {
 	})
 }
 
+func TestCase_B05_TakeLostOfDeletedEntries(t *testing.T) {
+	each(t, func(t *testing.T, b bundle) {
+		id := b.instance(t, "a")
+		gone := b.append(t, id, inbox.Entry{Batch: batch(envelope(t), pair("u", 1))})
+		kept := b.append(t, id, inbox.Entry{Batch: batch(envelope(t), pair("u", 2))})
+		b.read(t, id)
+		must(t, b.rdb.XDel(t.Context(), inbox.Key(id), gone).Err())
+		lost, dropped, err := b.streams.TakeLost(t.Context(), id, 0)
+		must(t, err)
+		// Redis 6.2 leaves it among the others, the embedded one says nothing of it.
+		if b.real && !slices.Contains(append(dropped, lost...), gone) || !slices.Contains(lost, kept) {
+			t.Errorf("lost %v, dropped %v", lost, dropped)
+		}
+	})
+}
+
 // More than one page of XAUTOCLAIM: the cursor has to be followed to its end.
 func TestTakeLostFollowsTheCursor(t *testing.T) {
 	each(t, func(t *testing.T, b bundle) {
@@ -155,7 +172,7 @@ func TestTakeLostFollowsTheCursor(t *testing.T) {
 		_, err := p.Exec(t.Context())
 		must(t, err)
 		b.read(t, id)
-		lost, err := b.streams.TakeLost(t.Context(), id, 0)
+		lost, _, err := b.streams.TakeLost(t.Context(), id, 0)
 		if err != nil || len(lost) != 2500 {
 			t.Errorf("got %d, %v", len(lost), err)
 		}

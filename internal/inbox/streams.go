@@ -85,22 +85,18 @@ func settle(ctx context.Context, rdb redis.UniversalClient, stream, group string
 
 // TakeLost gives entries that are pending for minIdle or longer to their own
 // consumer again and answers their ids: among them those whose reply was lost.
-// Bodies come by Fetch.
-func (s *Streams) TakeLost(ctx context.Context, id protocol.InstanceID, minIdle time.Duration) ([]string, error) {
-	var ids []string
-	for start := "0-0"; ; {
-		some, next, err := s.rdb.XAutoClaimJustID(ctx, &redis.XAutoClaimArgs{
-			Stream: Key(id), Group: Group, Consumer: string(id), MinIdle: minIdle, Start: start, Count: 1000,
-		}).Result()
+// Bodies come by Fetch. Dropped are entries that were pending and had no body any
+// more: Redis 7 acknowledges those itself when they are claimed, and nothing will
+// bring them up again.
+func (s *Streams) TakeLost(ctx context.Context, id protocol.InstanceID, minIdle time.Duration) (ids, dropped []string, err error) {
+	for start := "0-0"; start != ""; {
+		c, err := s.claim(ctx, id, string(id), minIdle, start, 1000)
 		if err != nil {
-			return nil, fmt.Errorf("take lost entries of inbox %s: %w", id, gone(err))
+			return nil, nil, fmt.Errorf("take lost entries of inbox %s: %w", id, err)
 		}
-		ids = append(ids, some...)
-		if next == "0-0" || next == "" {
-			return ids, nil
-		}
-		start = next
+		ids, dropped, start = append(ids, c.ids...), append(dropped, c.dropped...), c.next
 	}
+	return ids, dropped, nil
 }
 
 // sealScript deletes a stream of which nothing is unread or pending, or what is

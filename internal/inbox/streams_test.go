@@ -99,7 +99,7 @@ func TestTrace_T17_AReapedInboxStaysGone(t *testing.T) {
 		is(t, err, inbox.ErrGone)
 		_, err = b.streams.Pending(t.Context(), b.rdb, id, "", 10)
 		is(t, err, inbox.ErrGone)
-		_, err = b.streams.TakeLost(t.Context(), id, 0)
+		_, _, err = b.streams.TakeLost(t.Context(), id, 0)
 		is(t, err, inbox.ErrGone)
 		_, err = b.streams.Backlog(t.Context(), id)
 		is(t, err, inbox.ErrGone)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 
@@ -31,50 +32,67 @@ func (s *Streams) TakeOver(ctx context.Context, id protocol.InstanceID, cursor s
 	if cursor == "" {
 		cursor = "0-0"
 	}
-	// JUSTID: without it Redis 6.2 answers nil for an entry whose body is gone, and
-	// not its id, so that it could never be acknowledged.
-	reply, err := s.rdb.Do(ctx, "XAUTOCLAIM", Key(id), Group, Reaper, 0, cursor, "COUNT", count, "JUSTID").Slice()
-	if err != nil {
-		return Taken{}, fmt.Errorf("take over inbox %s: %w", id, gone(err))
-	}
-	taken, ids, err := parseTaken(reply)
+	c, err := s.claim(ctx, id, Reaper, 0, cursor, count)
 	if err != nil {
 		return Taken{}, fmt.Errorf("take over inbox %s: %w", id, err)
 	}
-	if taken.Raws, err = s.Fetch(ctx, id, ids...); err != nil {
+	taken := Taken{Lost: c.nils + len(c.dropped), Next: c.next}
+	if taken.Raws, err = s.Fetch(ctx, id, c.ids...); err != nil {
 		return Taken{}, fmt.Errorf("take over inbox %s: %w", id, err)
 	}
 	return taken, nil
 }
 
-// parseTaken reads XAUTOCLAIM's reply: two parts from Redis 6.2, a third one, the
+// claimPage is one page of XAUTOCLAIM.
+type claimPage struct {
+	next    string // "": this was the last page
+	ids     []string
+	nils    int      // without a body, and even without an id
+	dropped []string // without a body, and no longer pending
+}
+
+func (s *Streams) claim(ctx context.Context, id protocol.InstanceID, consumer string, minIdle time.Duration, cursor string, count int) (claimPage, error) {
+	// JUSTID: without it Redis 6.2 answers nil for an entry whose body is gone, and
+	// not its id, so that it could never be acknowledged.
+	reply, err := s.rdb.Do(ctx, "XAUTOCLAIM", Key(id), Group, consumer, minIdle.Milliseconds(), cursor, "COUNT", count, "JUSTID").Slice()
+	if err != nil {
+		return claimPage{}, gone(err)
+	}
+	return parseClaimPage(reply)
+}
+
+// parseClaimPage reads XAUTOCLAIM's reply: two parts from Redis 6.2, a third one, the
 // ids that it dropped, from 7.0 on.
-func parseTaken(reply []any) (Taken, []string, error) {
+func parseClaimPage(reply []any) (claimPage, error) {
 	if len(reply) < 2 {
-		return Taken{}, nil, fmt.Errorf("a claim's reply of %d parts", len(reply))
+		return claimPage{}, fmt.Errorf("a claim's reply of %d parts", len(reply))
 	}
 	next, isString := reply[0].(string)
-	claimed, isList := reply[1].([]any)
+	list, isList := reply[1].([]any)
 	if !isString || !isList && reply[1] != nil {
-		return Taken{}, nil, fmt.Errorf("a claim's reply of %T and %T", reply[0], reply[1])
+		return claimPage{}, fmt.Errorf("a claim's reply of %T and %T", reply[0], reply[1])
 	}
-	t := Taken{Next: next}
+	c := claimPage{next: next}
 	if next == "0-0" {
-		t.Next = ""
+		c.next = ""
 	}
-	ids := make([]string, 0, len(claimed))
-	for _, c := range claimed {
-		if entry, ok := c.(string); ok {
-			ids = append(ids, entry)
-		} else {
-			t.Lost++
-		}
-	}
+	c.ids = entryIDs(list)
+	c.nils = len(list) - len(c.ids)
 	if len(reply) > 2 {
 		dropped, _ := reply[2].([]any)
-		t.Lost += len(dropped)
+		c.dropped = entryIDs(dropped)
 	}
-	return t, ids, nil
+	return c, nil
+}
+
+func entryIDs(list []any) []string {
+	ids := make([]string, 0, len(list))
+	for _, e := range list {
+		if id, ok := e.(string); ok {
+			ids = append(ids, id)
+		}
+	}
+	return ids
 }
 
 // TakeUnread takes up to count unread entries of a dead instance's inbox for the

@@ -103,7 +103,7 @@ func (m *Machine) takeEphemeral(now time.Time, d Delivery) {
 			return
 		}
 	}
-	if stale(d.Event, now) {
+	if d.Event.Expired(now) {
 		m.cfg.Count(EphemeralDrop, 1)
 		return
 	}
@@ -113,11 +113,6 @@ func (m *Machine) takeEphemeral(now time.Time, d Delivery) {
 	m.ephemeral = append(m.ephemeral, d.Event.ID)
 	m.cfg.Count(Sent, 1)
 	m.out.add(item{env: d.Event, redelivered: d.Redelivered})
-}
-
-// stale says that an event is not worth showing any more.
-func stale(env *protocol.Envelope, now time.Time) bool {
-	return env.Expired(now) || env.Ephemeral && now.Sub(env.Time) > protocol.EphemeralLife
 }
 
 // wait keeps the ticket until the client has acked seq, if it has not.

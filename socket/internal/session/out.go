@@ -115,7 +115,7 @@ func (m *Machine) Take(now time.Time, f *protocol.EventsFrame) ([]byte, Writing)
 			m.advance(now)
 			return it.raw, w
 		}
-		if stale(it.env, now) {
+		if it.env.Expired(now) {
 			m.out.pop()
 			m.expireQueued(it)
 			continue
