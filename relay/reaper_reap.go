@@ -85,7 +85,7 @@ func (g *reaping) run(ctx context.Context) error {
 	if err != nil || !claimed {
 		return err
 	}
-	g.log.Info("reap dead instance", keyInstance, g.dead.ID)
+	g.log.Debug("reap dead instance", keyInstance, g.dead.ID)
 	if err := g.clear(ctx); err != nil {
 		return err
 	}

@@ -200,8 +200,7 @@ func (m *morgue) reaperAt(server *redisconn.Server, name string, hooks ...redis.
 	pool := hooked(server.Pool(2, nil))
 	m.t.Cleanup(func() { _ = pool.Close() })
 	dial := func(onDial func()) redis.UniversalClient { return hooked(server.Conn(onDial)) }
-	cfg := quick(name)
-	return relay.NewReaper(cfg, pool, dial, protocol.NewInstanceID(name), func() int64 { return 1 })
+	return relay.NewReaper(quick(name), pool, dial, protocol.NewInstanceID(name), func() int64 { return 1 })
 }
 
 // reap empties an instance's inbox, however it stands with its lease.

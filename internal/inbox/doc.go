@@ -11,7 +11,7 @@
 //	Append ──▶ unread ──Read──▶ pending ──Settle──▶ (none)
 //	              │                │  ▲
 //	              │                │  └ Pending, TakeLost + Fetch: what a lost reply or connection left
-//	              └──── the reaper, by the same calls: HandOn.Do, then Settle, Seal, until it is gone
+//	              └──── the reaper: TakeOver and TakeUnread, HandOn.Do, Settle, then Seal, until it is gone
 //
 // A stream's way: Make (group at the first entry, so nothing added before is
 // missed) … Seal (deleted once empty). Behind a Seal every append answers
@@ -47,6 +47,7 @@
 //	a body is gone under a pending id  | Raw.Fields is nil: count it and settle it
 //	an entry can't be decoded          | ErrBadEntry: ToDead, then settle it
 //	stream or group missing, wrong type| ErrGone: the owner fences, others count the instance as not there
+//	a dead instance's group is missing | ErrGone to its reaper: Regroup, unless Seal finds the stream gone
 //	a context ends during Read         | nothing, until block is over or the connection closed: CloseOnDone
 //	any trouble during HandOn.Do       | an error; nothing may be settled; do it again
 //	Redis loses an append after Settle | lost here: in Cluster the caller waits before it settles
