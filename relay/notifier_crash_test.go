@@ -108,12 +108,12 @@ func killNotifierAt(t *testing.T, r *testkit.Redis, step notifierStep, after boo
 	s.hand(v, time.Now(), noLog("ann", "bob", "carol")...)
 	s.hand(w, time.Now(), noLog("ann")...)
 	f := &fatal{at: step.at, after: after}
-	cfg := quickNotifier("first")
+	cfg := hastyNotifier("first")
 	cfg.Concurrency = 1
 	first := s.notifier(cfg, mortal{Sink: web.sink(), dead: &f.dead}, f.hook)
 	eventually(t, 10*time.Second, "the first dies", f.dead.Load)
 	first.stop()
-	s.notifier(quickNotifier("second"), web.sink())
+	s.notifier(hastyNotifier("second"), web.sink())
 	s.empty(20 * time.Second)
 	for _, u := range []string{"ann", "bob", "carol"} {
 		if web.taken[v.ID.String()+"."+u] == 0 {
@@ -146,10 +146,10 @@ func TestNotifier_KilledWhileSending(t *testing.T) {
 			})
 			v := envelope(t, 1)
 			s.hand(v, time.Now(), noLog("ann")...)
-			first := s.notifier(quickNotifier("first"), mortal{Sink: web.sink(), dead: &f.dead}, f.hook)
+			first := s.notifier(hastyNotifier("first"), mortal{Sink: web.sink(), dead: &f.dead}, f.hook)
 			eventually(t, 10*time.Second, "the first dies", f.dead.Load)
 			first.stop()
-			s.notifier(quickNotifier("second"), web.sink())
+			s.notifier(hastyNotifier("second"), web.sink())
 			s.empty(20 * time.Second)
 			if _, calls := web.total(); calls != 2 || web.got(v, "ann") == 0 {
 				t.Errorf("%d calls, taken %d times", calls, web.got(v, "ann"))

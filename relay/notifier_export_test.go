@@ -5,6 +5,8 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/redis/go-redis/v9"
+
+	"github.com/lastmile-gateway/lastmile/internal/inbox"
 )
 
 // OnConn lets a test put hooks into every connection that a notifier's life opens.
@@ -42,3 +44,15 @@ func (c NotifierConfig) Pause(failures int) time.Duration { return c.withDefault
 
 // GateFailures is exported for tests.
 const GateFailures = gateFailures
+
+// ReaderWatch is a relay's look at who reads notifications.
+type ReaderWatch struct{ w *readerWatch }
+
+// NewReaderWatch makes one.
+func NewReaderWatch(r *Relay) ReaderWatch { return ReaderWatch{newReaderWatch(r, nil)} }
+
+// Looked takes what a look showed, and answers the alarm.
+func (w ReaderWatch) Looked(length int64, idle time.Duration) string {
+	w.w.looked(inbox.NotificationBacklog{Length: length, Idle: idle}, time.Now())
+	return w.w.alarm.text()
+}

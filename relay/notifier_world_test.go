@@ -53,6 +53,13 @@ func quickNotifier(name string) relay.NotifierConfig {
 	}
 }
 
+// hastyNotifier takes over after a second: for tests where one lives at a time.
+func hastyNotifier(name string) relay.NotifierConfig {
+	cfg := quickNotifier(name)
+	cfg.ClaimIdle, cfg.Renew = time.Second, 200*time.Millisecond
+	return cfg
+}
+
 type runningNotifier struct {
 	*relay.Notifier
 	stop    func()

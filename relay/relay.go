@@ -99,6 +99,10 @@ func (r *Relay) Run(ctx context.Context) error {
 	work.Go(func() error { r.keepPinging(ctx); return nil })
 	work.Go(func() error { r.keepRetention(ctx); return nil })
 	work.Go(func() error { r.reaper.run(ctx, pool); return nil })
+	if r.cfg.NotifyEnabled {
+		watch := newReaderWatch(r, pool)
+		work.Go(func() error { watch.run(ctx); return nil })
+	}
 	return work.Wait()
 }
 

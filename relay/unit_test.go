@@ -3,7 +3,6 @@ package relay_test
 import (
 	"context"
 	"errors"
-	"log/slog"
 	"strings"
 	"testing"
 	"time"
@@ -11,7 +10,6 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/lastmile-gateway/lastmile/heartbeat"
-	"github.com/lastmile-gateway/lastmile/internal/inbox"
 	"github.com/lastmile-gateway/lastmile/internal/testkit"
 	"github.com/lastmile-gateway/lastmile/outbox"
 	"github.com/lastmile-gateway/lastmile/relay"
@@ -73,35 +71,4 @@ func TestRun_SecondStartSupersedes(t *testing.T) {
 		t.Fatal("the first goes on")
 	}
 	second.ready()
-}
-
-// The log of notifications has a line a pair, and settles what it has logged.
-func TestNotificationLog_LogsAndSettles(t *testing.T) {
-	t.Parallel()
-	testkit.EachRedis(t, func(t *testing.T, s *testkit.Redis) {
-		w := newWorld(t, s)
-		w.relay(quick("r")).ready()
-		e := event(42, "ann", "bob")
-		w.publish(e)
-		eventually(t, 10*time.Second, "a notification", func() bool { return len(w.notified()) == 2 })
-		w.rdb.XAdd(t.Context(), badNotification())
-		w.readNotifications("log") // as a process of the same name that died then
-		out := &logBuffer{}
-		cfg := relay.Config{Name: "log", Logger: slog.New(slog.NewTextHandler(out, nil))}
-		background(t, relay.NewNotificationLog(cfg, w.redis.Server()).Run)
-		eventually(t, 10*time.Second, "all is settled", func() bool {
-			return w.rdb.XLen(t.Context(), inbox.Notifications).Val() == 0
-		})
-		for _, u := range []string{"ann", "bob"} {
-			if !strings.Contains(out.String(), "user="+u+" reason=offline") {
-				t.Errorf("nothing of %s in %s", u, out)
-			}
-		}
-		if !strings.Contains(out.String(), e.ID.String()) || strings.Contains(out.String(), "42}") {
-			t.Errorf("log %s", out)
-		}
-		if n := w.rdb.XLen(t.Context(), inbox.DeadNotification).Val(); n != 1 {
-			t.Errorf("%d dead letters", n)
-		}
-	})
 }

@@ -300,14 +300,3 @@ func checkOrder(t testing.TB, got []delivery, from, to int) {
 func badNotification() *redis.XAddArgs {
 	return &redis.XAddArgs{Stream: inbox.Notifications, Values: []any{"v", "1", "b", "nonsense"}}
 }
-
-func (w *world) readNotifications(consumer string) {
-	w.t.Helper()
-	ctx, streams := context.Background(), inbox.New(w.rdb, inbox.Config{})
-	if err := streams.MakeNotifications(ctx); err != nil {
-		w.t.Fatal(err)
-	}
-	if raws, err := streams.ReadNotifications(ctx, w.rdb, consumer, 1, 0); err != nil || len(raws) != 1 {
-		w.t.Fatalf("read %d notifications, %v", len(raws), err)
-	}
-}

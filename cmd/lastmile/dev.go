@@ -59,6 +59,7 @@ type dev struct {
 	redis   *redisconn.Server
 	store   *outbox.Store
 	relay   *relay.Relay
+	notify  *relay.Notifier
 	sockets []*socket.Server
 	chat    *chat.Server
 
@@ -129,8 +130,7 @@ func (d *dev) start(ctx context.Context, running *layers) error {
 		parts = append(parts, func(ctx context.Context) error { return serveHTTP(ctx, d.publics[i], server.Handler()) })
 	}
 	running.start(parts...)
-	notifications := relay.NewNotificationLog(relay.Config{Name: "dev-notifications", Logger: d.logger}, d.redis)
-	running.start(d.relay.Run, notifications.Run)
+	running.start(d.relay.Run, d.notify.Run)
 	var servers []part
 	for _, server := range d.sockets {
 		servers = append(servers, server.Run)
@@ -181,6 +181,14 @@ func (d *dev) build(ctx context.Context, running *layers, registry *prometheus.R
 	if err != nil {
 		return err
 	}
+	d.notify, err = relay.NewNotifier(relay.NotifierConfig{
+		Name:    "dev",
+		Logger:  d.logger,
+		Metrics: registry,
+	}, d.redis, relay.NewLogSink(d.logger))
+	if err != nil {
+		return err
+	}
 	for i, public := range d.publics {
 		name := fmt.Sprintf("dev-%d", i+1)
 		server, err := socket.New(socket.Config{
@@ -223,7 +231,7 @@ func pageOrigins(address net.Addr) []string {
 }
 
 func (d *dev) ready() error {
-	errs := []error{named("relay", d.relay.Ready())}
+	errs := []error{named("relay", d.relay.Ready()), named("notifier", d.notify.Ready())}
 	for i, server := range d.sockets {
 		errs = append(errs, named(fmt.Sprintf("socket server %d", i+1), server.Ready()))
 	}
@@ -238,7 +246,7 @@ func named(what string, err error) error {
 }
 
 func (d *dev) status() any {
-	status := map[string]any{"relay": d.relay.Status()}
+	status := map[string]any{"relay": d.relay.Status(), "notifier": d.notify.Status()}
 	sockets := make([]any, len(d.sockets))
 	for i, server := range d.sockets {
 		sockets[i] = server.Status()

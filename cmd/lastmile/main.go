@@ -20,6 +20,7 @@ type commands struct {
 	Dev         devCommand         `cmd:"" help:"Run everything in one process: embedded Redis and MongoDB, a relay, two socket servers and the chat."`
 	Socket      socketCommand      `cmd:"" help:"Run a socket server: WebSocket sessions and the publish API."`
 	Relay       relayCommand       `cmd:"" help:"Run a relay: outbox to the inboxes of the socket servers."`
+	Notify      notifyCommand      `cmd:"" help:"Run a notifier: what reached nobody goes to a webhook, or to the log."`
 	Chat        chatCommand        `cmd:"" help:"Run the example application: chat page and backend."`
 	Embedded    embeddedCommand    `cmd:"" help:"Serve the embedded Redis and MongoDB for several local processes (to try and test, not to keep data)."`
 	Publish     publishCommand     `cmd:"" help:"Insert one event into the outbox."`
