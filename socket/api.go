@@ -31,7 +31,10 @@ func (s *Server) serveEvents(w http.ResponseWriter, r *http.Request) {
 		writeProblem(w, problem{Status: http.StatusRequestEntityTooLarge, Detail: "the body is larger than 16 MiB"})
 		return
 	case err != nil:
-		return // the client is gone
+		// Perhaps the client is gone; if not, an answer of nothing would look like success.
+		w.Header().Set("Connection", "close")
+		writeProblem(w, problem{Status: http.StatusBadRequest, Detail: "the body could not be read to its end"})
+		return
 	}
 	list, err := protocol.DecodeEvents(body) // refuses reserved types too
 	if err != nil {
@@ -97,6 +100,17 @@ func invalidProblem(err error) problem {
 		}
 	}
 	return p
+}
+
+func only(method string) http.HandlerFunc {
+	return func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Allow", method)
+		writeProblem(w, problem{Status: http.StatusMethodNotAllowed, Detail: "only " + method})
+	}
+}
+
+func notFound(w http.ResponseWriter, _ *http.Request) {
+	writeProblem(w, problem{Status: http.StatusNotFound, Detail: "no such path"})
 }
 
 func writeProblem(w http.ResponseWriter, p problem) {

@@ -167,6 +167,20 @@ func TestResumeFetchesFromTheOutbox(t *testing.T) {
 	}
 	c.resumed(srv, "u").sees(want...)
 
+	// One id twice in one request is one event, the first of them.
+	id := protocol.NewEventID()
+	one := func(name string) string {
+		return `{"id":"` + id.String() + `","to":["u"],"type":"chat.message","data":{"name":"` + name + `"}}`
+	}
+	for _, body := range []string{"[" + one("first") + "," + one("second") + "]", one("third")} {
+		if resp := post(t, srv, apiKey, body); resp.StatusCode != http.StatusAccepted {
+			t.Errorf("status %d", resp.StatusCode)
+		}
+	}
+	if e, err := store.Get(t.Context(), id); err != nil || !strings.Contains(string(e.Data), "first") {
+		t.Errorf("stored: %+v, %v", e, err)
+	}
+
 	if err := store.Close(t.Context()); err != nil {
 		t.Fatal(err)
 	}

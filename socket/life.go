@@ -34,7 +34,7 @@ type life struct {
 	over      atomic.Bool  // run has returned
 	inherited atomic.Bool  // the earlier lives are ended
 	progress  atomic.Int64 // ms of the loop's last turn
-	awaited   atomic.Int64 // ms when the open probe was added; 0: none is open
+	awaited   atomic.Int64 // ms when the oldest open probe was added; 0: none is open
 	probed    atomic.Int64 // ms when the last one came back
 	lag       atomic.Int64 // ms that it took
 }
@@ -147,12 +147,11 @@ func (l *life) describe(ctx context.Context) {
 	_ = l.s.leases.Describe(ctx, l.id, info)
 }
 
-// probe adds a probe to the own inbox; the loop recognises it.
+// probe adds a probe to the own inbox now and then; the loop recognises it. Also while one is open: Redis
+// may have lost that.
 func (l *life) probe(ctx context.Context) error {
 	for {
-		if l.awaited.Load() == 0 {
-			l.addProbe(ctx)
-		}
+		l.addProbe(ctx)
 		if !sleep(ctx, l.s.cfg.ProbeInterval) {
 			return nil
 		}
@@ -161,15 +160,15 @@ func (l *life) probe(ctx context.Context) error {
 
 func (l *life) addProbe(ctx context.Context) {
 	now := time.Now()
-	l.awaited.Store(now.UnixMilli())
+	first := l.awaited.CompareAndSwap(0, now.UnixMilli())
 	env := &protocol.Envelope{ID: protocol.NewEventID(), Type: protocol.ProbeType, Time: now, Ephemeral: true, Body: []byte("{}")}
 	pair := protocol.Pair{User: protocol.UserID(l.id)}
 	ctx, cancel := context.WithTimeout(ctx, commandTimeout)
 	defer cancel()
 	_, err := l.s.streams.Append(ctx, l.id, inbox.Entry{Batch: protocol.Batch{Items: []protocol.Item{{Event: env, Pairs: []protocol.Pair{pair}}}}})
-	if err != nil && !errors.Is(err, inbox.ErrGone) {
+	if err != nil && !errors.Is(err, inbox.ErrGone) && first {
 		// It may have been added or not: the next one tells. Redis' absence is seen by the beat.
-		l.awaited.Store(0)
+		l.awaited.CompareAndSwap(now.UnixMilli(), 0)
 	}
 }
 

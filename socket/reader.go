@@ -26,7 +26,7 @@ func (c *conn) read() {
 			continue
 		}
 		if len(b) > protocol.MaxClientFrame {
-			c.tooLarge()
+			c.tooLarge(b)
 			continue
 		}
 		frame, err := protocol.DecodeFrame(b)
@@ -45,12 +45,24 @@ func (c *conn) begun() bool {
 }
 
 // tooLarge and badFrame are answered on a session; before hello they end the connection.
-func (c *conn) tooLarge() {
+func (c *conn) tooLarge(b []byte) {
 	if !c.begun() {
 		c.shut(protocol.CloseTooBig)
 		return
 	}
-	c.send(protocol.ErrorFrame{Code: protocol.ErrorTooLarge, Message: "the frame is larger than maxFrame"}.AppendTo(nil))
+	c.send(protocol.ErrorFrame{Ref: refOf(b), Code: protocol.ErrorTooLarge, Message: "the frame is larger than maxFrame"}.AppendTo(nil))
+}
+
+// refOf is the ref of a publish frame that is refused: else its client would wait for an answer for ever.
+func refOf(b []byte) string {
+	frame, err := protocol.DecodeFrame(b)
+	if p, ok := frame.(*protocol.Publish); ok {
+		return p.Ref
+	}
+	if fe, ok := errors.AsType[*protocol.FrameError](err); ok {
+		return fe.Ref
+	}
+	return ""
 }
 
 func (c *conn) badFrame(err error) {

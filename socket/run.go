@@ -34,6 +34,7 @@ func (s *Server) Run(ctx context.Context) error {
 	if err != nil || l == nil {
 		return err
 	}
+	s.current.Store(l)
 	living, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
 	done := make(chan error, 1)
@@ -73,13 +74,16 @@ func (s *Server) register(ctx context.Context) (*life, error) {
 		if err != nil {
 			return err
 		}
+		if err := s.streams.Make(ctx, id); err != nil {
+			return err
+		}
 		l = s.newLife(id, value)
-		return s.streams.Make(ctx, id)
+		return nil
 	})
-	if ctx.Err() != nil {
+	if l == nil && ctx.Err() != nil {
 		return nil, nil
 	}
-	return l, err
+	return l, err // also if ctx has ended by now: what is registered is to be given up in order
 }
 
 // retry runs what one try takes at most commandTimeout, until it succeeds or ctx ends.
@@ -103,7 +107,6 @@ func (s *Server) retry(ctx context.Context, what string, try func(context.Contex
 
 // live is one life after the other.
 func (s *Server) live(ctx context.Context, l *life) error {
-	s.current.Store(l)
 	s.state.CompareAndSwap(starting, running)
 	s.log.Info("socket server registered", slog.String("instance", string(l.id)))
 	for {
@@ -134,11 +137,11 @@ func (s *Server) fence(ctx context.Context, old *life) (*life, error) {
 	if err != nil {
 		return nil, err
 	}
-	l := s.newLife(id, value)
-	l.olds = olds
 	if err := s.retry(ctx, "make inbox", func(ctx context.Context) error { return s.streams.Make(ctx, id) }); err != nil {
 		return nil, err
 	}
+	l := s.newLife(id, value)
+	l.olds = olds
 	s.current.Store(l)
 	s.state.CompareAndSwap(fencing, running)
 	for _, c := range s.hub.all() {

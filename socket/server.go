@@ -117,6 +117,9 @@ func (s *Server) routes() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /v1/ws", s.serveWS)
 	mux.HandleFunc("POST /v1/events", s.serveEvents)
+	mux.Handle("/v1/ws", only(http.MethodGet))
+	mux.Handle("/v1/events", only(http.MethodPost))
+	mux.HandleFunc("/", notFound)
 	return mux
 }
 

@@ -13,7 +13,9 @@ import (
 
 const (
 	settleBatch = 512
-	sweepLook   = time.Second
+	// handBatch bounds what is handed on in one step, which must end within its time.
+	handBatch = 4096
+	sweepLook = time.Second
 )
 
 // settle acknowledges and deletes entries of which all pairs are settled. While one such step is under
@@ -94,7 +96,7 @@ func (l *life) handOn(ctx context.Context) error {
 func (l *life) toHandOn(now time.Time) ([]*ticket, []inbox.Waiting) {
 	var tickets []*ticket
 	var waiting []inbox.Waiting
-	for _, tk := range l.tracker.takeHand() {
+	for _, tk := range l.tracker.takeHand(handBatch) {
 		due := tk.pair.Seq <= 0 || l.s.hand.Due(tk.entry.routed, now)
 		switch {
 		case tk.settled.Load():

@@ -22,7 +22,7 @@ type tracker struct {
 
 	mu       sync.Mutex
 	entries  map[string]*entry
-	order    []*entry // as read; those that are gone are taken out lazily
+	order    []*entry // as read; those that are gone are taken out by tidyLocked
 	bytes    int
 	done     []string  // settled, not confirmed
 	hand     []*ticket // nobody here can ack them
@@ -160,16 +160,24 @@ func (t *tracker) confirmed(ids []string) {
 			t.forgetLocked(en)
 		}
 	}
-	n := 0
-	for n < len(t.order) && t.order[n].gone {
-		t.order[n] = nil
-		n++
-	}
-	if t.order = t.order[n:]; len(t.order) == 0 {
-		t.order = nil
-	}
+	t.tidyLocked()
 	wake(t.roomWake)
 }
+
+// tidyLocked keeps order no longer than a few times what is under way: one pair that nobody acks must not
+// hold all that was read after it in memory.
+func (t *tracker) tidyLocked() {
+	if len(t.order) <= 2*len(t.entries)+tidySlack {
+		return
+	}
+	t.order = slices.DeleteFunc(t.order, func(en *entry) bool { return en.gone })
+	if cap(t.order) > 4*len(t.order)+tidySlack {
+		t.order = slices.Clone(t.order)
+	}
+}
+
+// tidySlack is how many entries that are gone may stay before it is worth a look.
+const tidySlack = 64
 
 func (t *tracker) forgetLocked(en *entry) {
 	delete(t.entries, en.id)
@@ -227,13 +235,18 @@ func (tk *ticket) handOn() {
 	wake(t.handWake)
 }
 
-// takeHand takes what waits to be handed on.
-func (t *tracker) takeHand() []*ticket {
+// takeHand takes up to most of what waits to be handed on.
+func (t *tracker) takeHand(most int) []*ticket {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	hand := t.hand
-	t.hand = nil
-	return hand
+	if len(hand) <= most {
+		t.hand = nil
+		return hand
+	}
+	t.hand = hand[most:]
+	wake(t.handWake)
+	return slices.Clip(hand[:most])
 }
 
 func (t *tracker) putHand(hand []*ticket) {
