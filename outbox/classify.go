@@ -36,11 +36,15 @@ const (
 )
 
 // classify goes by the label first: servers were seen to answer codes that no list had. An open cursor that the
-// oplog overtook has 136 and no label.
+// oplog overtook has 136 and no label. Only the event that is over 16 MB comes before it: that is true of the place
+// and stays so, but there is a way past it, and a scan would not end it.
 func classify(err error) trouble {
 	var cmd mongo.CommandError
 	if !errors.As(err, &cmd) {
 		return transient
+	}
+	if cmd.Code == codeBSONTooLarge {
+		return tooLarge
 	}
 	if cmd.HasErrorLabel(labelNonResumable) {
 		return lost
@@ -50,8 +54,6 @@ func classify(err error) trouble {
 		return lost
 	case codeInvalidResumeToken, codeTokenKeyString, codeTokenShape, codeFailedToParse:
 		return refused
-	case codeBSONTooLarge:
-		return tooLarge
 	}
 	return transient
 }

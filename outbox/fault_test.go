@@ -47,37 +47,6 @@ func expect(b *outboxtest.Bundle, st *outbox.Stream) {
 	}
 }
 
-// What the driver does not resume by itself, Next does; no event is lost or doubled by it.
-func TestStream_SurvivesErrorsOfTheServer(t *testing.T) {
-	t.Parallel()
-	for _, f := range []struct {
-		name  string
-		code  int
-		label string
-	}{
-		{"CursorNotFound", 43, ""},
-		{"Interrupted", 11601, ""},
-		{"CursorKilled", 237, ""},
-		{"NotWritablePrimary", 10107, "ResumableChangeStreamError"},
-		{"NotPrimaryNoSecondaryOk", 13435, "ResumableChangeStreamError"},
-		{"InvalidResumeToken", 260, ""},
-		{"SomethingNew", 99999, ""},
-	} {
-		t.Run(f.name, func(t *testing.T) {
-			t.Parallel()
-			b, proxy := setup(t, outbox.Config{})
-			st := b.Watch(outbox.WatchOptions{})
-			expect(b, st)
-			var labels []string
-			if f.label != "" {
-				labels = append(labels, f.label)
-			}
-			proxy.Set(outboxtest.Fail(1, "getMore", f.code, f.name, labels...))
-			expect(b, st)
-		})
-	}
-}
-
 func TestStream_SurvivesErrorsOfTheOpening(t *testing.T) {
 	t.Parallel()
 	b, proxy := setup(t, outbox.Config{})
@@ -151,51 +120,6 @@ func TestStream_SurvivesACutConnection(t *testing.T) {
 		proxy.Cut()
 	}
 	expect(b, st)
-}
-
-// A19: what is labelled as non-resumable is history lost, whatever its code; so is 136, which has no label.
-func TestCase_A19_NonResumableErrors(t *testing.T) {
-	t.Parallel()
-	const label = "NonResumableChangeStreamError"
-	for _, f := range []struct {
-		name   string
-		code   int
-		labels []string
-	}{
-		{"ChangeStreamFatalError", 280, []string{label}},
-		{"ChangeStreamHistoryLost", 286, []string{label}},
-		{"CappedPositionLost", 136, nil},
-		{"SomethingNew", 99999, []string{label}},
-	} {
-		for _, command := range []string{"getMore", "$changeStream"} {
-			t.Run(f.name+" on "+command, func(t *testing.T) {
-				t.Parallel()
-				reg := prometheus.NewRegistry()
-				b, proxy := setup(t, outbox.Config{Metrics: reg})
-				st := b.Watch(outbox.WatchOptions{})
-				expect(b, st)
-				proxy.Set(func(c outboxtest.Command) outboxtest.Verdict {
-					if c.Name == "getMore" && command != "getMore" {
-						return outboxtest.Verdict{Reply: failure(43, "CursorNotFound")}
-					}
-					return outboxtest.Fail(1, command, f.code, f.name, f.labels...)(c)
-				})
-				var err error
-				for end := time.Now().Add(10 * time.Second); err == nil && time.Now().Before(end); {
-					_, err = st.Next(b.Ctx)
-				}
-				if !errors.Is(err, outbox.ErrHistoryLost) {
-					t.Fatalf("got %v", err)
-				}
-				if _, again := st.Next(b.Ctx); !errors.Is(again, outbox.ErrHistoryLost) || st.Trouble() == nil {
-					t.Errorf("afterwards: %v", again)
-				}
-				if n := counted(t, reg, "lastmile_outbox_history_lost_total"); n != 1 {
-					t.Errorf("history lost %v times", n)
-				}
-			})
-		}
-	}
 }
 
 func counted(t *testing.T, reg *prometheus.Registry, name string) float64 {

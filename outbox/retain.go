@@ -38,7 +38,8 @@ func (s *Store) oldest(ctx context.Context, before time.Time) (bson.A, error) {
 	cur, err := s.events.Find(ctx, bson.D{{Key: "time", Value: bson.D{{Key: "$lt", Value: before}}}}, options.Find().
 		SetProjection(bson.D{{Key: "_id", Value: 1}}).
 		SetSort(bson.D{{Key: "time", Value: 1}, {Key: "_id", Value: 1}}).
-		SetLimit(retainBatch))
+		SetLimit(retainBatch).
+		SetAllowDiskUse(true)) // see scan.run
 	if err != nil {
 		return nil, err
 	}

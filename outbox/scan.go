@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"time"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
@@ -81,25 +82,27 @@ func (sc *scan) timeless(ctx context.Context) error {
 }
 
 func (sc *scan) timed(ctx context.Context) error {
-	from := sc.from
-	if from.IsZero() {
-		from = time.UnixMilli(-1 << 46) // before every date of sense; only dates compare with dates
+	from := bson.NewDateTimeFromTime(sc.from)
+	if sc.from.IsZero() {
+		from = math.MinInt64 // only dates compare with dates
 	}
 	filter := bson.D{{Key: "time", Value: bson.D{{Key: "$gte", Value: from}}}}
 	if sc.after != nil {
 		t, id := sc.after[0].Value, sc.after[1].Value
 		filter = bson.D{{Key: "$or", Value: bson.A{
-			bson.D{{Key: "time", Value: t}, {Key: "_id", Value: bson.D{{Key: "$gt", Value: id}}}},
+			bson.D{{Key: "time", Value: t}, {Key: "_id", Value: bson.D{{Key: "$not", Value: bson.D{{Key: "$lte", Value: id}}}}}}, // also of other types
 			bson.D{{Key: "time", Value: bson.D{{Key: "$gt", Value: t}}}},
 		}}}
 	}
 	return sc.run(ctx, filter, bson.D{{Key: "time", Value: 1}, {Key: "_id", Value: 1}}, true)
 }
 
-// run hands a query's documents on, one server batch at a time.
+// run hands a query's documents on, one server batch at a time. The index gives the order; but one document with an
+// array for a time makes it an index of arrays, which no longer gives the order of a range: then the server sorts,
+// and is allowed more than its memory for it.
 func (sc *scan) run(ctx context.Context, filter, sort bson.D, remember bool) error {
 	size := sc.store.cfg.BatchSize
-	cur, err := sc.store.events.Find(ctx, filter, options.Find().SetSort(sort).SetBatchSize(int32(size)))
+	cur, err := sc.store.events.Find(ctx, filter, options.Find().SetSort(sort).SetBatchSize(int32(size)).SetAllowDiskUse(true))
 	if err != nil {
 		return err
 	}
@@ -118,7 +121,8 @@ func (sc *scan) run(ctx context.Context, filter, sort bson.D, remember bool) err
 			return err
 		}
 		batch = nil
-		if remember {
+		// Behind an array that holds a date stands nothing but greater arrays: the place before it does.
+		if remember && last.Lookup("time").Type == bson.TypeDateTime {
 			sc.after = bson.D{{Key: "time", Value: last.Lookup("time")}, {Key: "_id", Value: last.Lookup("_id")}}
 		}
 	}
