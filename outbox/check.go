@@ -22,7 +22,11 @@ func check(ctx context.Context, client *mongo.Client, hosts []string) error {
 		MaxWireVersion int    `bson:"maxWireVersion"`
 	}
 	where := strings.Join(hosts, ", ")
-	err := client.Database("admin").RunCommand(ctx, bson.D{{Key: "hello", Value: 1}}).Decode(&hello)
+	admin := client.Database("admin")
+	err := admin.RunCommand(ctx, bson.D{{Key: "hello", Value: 1}}).Decode(&hello)
+	if hasCode(err, codeCommandNotFound) { // before 4.4.2 it has its older name only
+		err = admin.RunCommand(ctx, bson.D{{Key: "isMaster", Value: 1}}).Decode(&hello)
+	}
 	switch {
 	case errors.Is(err, context.Canceled):
 		return fmt.Errorf("open outbox: %w", err)
@@ -41,12 +45,8 @@ func check(ctx context.Context, client *mongo.Client, hosts []string) error {
 	return nil
 }
 
-// isTooOld finds what the driver itself refuses to talk to, and what servers before 4.4.2 say to `hello`.
+// isTooOld finds what the driver itself refuses to talk to.
 func isTooOld(err error) bool {
-	var cmd mongo.CommandError
-	if errors.As(err, &cmd) && cmd.Code == codeCommandNotFound {
-		return true
-	}
 	return err != nil && strings.Contains(err.Error(), "wire version") // the driver has no type for it
 }
 

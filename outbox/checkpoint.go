@@ -96,14 +96,23 @@ func (s *Store) Fence(ctx context.Context, partition int) (int64, error) {
 func (s *Store) TakeFence(ctx context.Context, partition, partitions int, fence int64) error {
 	filter := bson.D{{Key: "_id", Value: partition}, {Key: "fence", Value: bson.D{{Key: "$lt", Value: fence}}}}
 	set := bson.D{{Key: "$set", Value: bson.D{{Key: "fence", Value: fence}, {Key: "partitions", Value: partitions}}}}
-	_, err := s.checkpoints.UpdateOne(ctx, filter, set, options.UpdateOne().SetUpsert(true))
-	if mongo.IsDuplicateKeyError(err) {
-		return s.fenced(ctx, partition, fence)
+	for {
+		_, err := s.checkpoints.UpdateOne(ctx, filter, set, options.UpdateOne().SetUpsert(true))
+		if err == nil {
+			return nil
+		}
+		if !mongo.IsDuplicateKeyError(err) {
+			return fmt.Errorf("take fence of partition %d: %w", partition, err)
+		}
+		// A greater fence is there, or the partition's first and smaller one came to be just now.
+		found, err := s.Fence(ctx, partition)
+		if err != nil {
+			return err
+		}
+		if found >= fence {
+			return &FencedError{Partition: partition, Fence: fence, Found: found}
+		}
 	}
-	if err != nil {
-		return fmt.Errorf("take fence of partition %d: %w", partition, err)
-	}
-	return nil
 }
 
 // SaveMarker copies the marker, on condition of the fence, and with it the identity of the collection that it

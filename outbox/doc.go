@@ -9,7 +9,10 @@
 //
 // Publish with a session in its context makes the event part of the caller's transaction: it exists if and when
 // that commits. The id is the event: publishing it twice is publishing it once, and a duplicate does not abort the
-// transaction it is in.
+// transaction it is in. One that is committed behind the transaction's snapshot is a write conflict (112,
+// TransientTransactionError), never a duplicate key: the transaction is repeated, and sees it then. Publish needs no
+// Prepare: the first insert makes the collection, inside a transaction too (MongoDB 4.4 with its own
+// featureCompatibilityVersion; two that do it at once conflict).
 //
 // # A stream's states
 //

@@ -108,6 +108,24 @@ func TestOpen_ShardedIsWelcome(t *testing.T) {
 	}
 }
 
+// MongoDB 4.4.0 and 4.4.1 know `hello` by its older name only.
+func TestOpen_FirstReleasesOf44(t *testing.T) {
+	t.Parallel()
+	url := newMongo(t)
+	proxy := outboxtest.NewProxy(t, url)
+	proxy.Set(func(c outboxtest.Command) outboxtest.Verdict {
+		// The driver asks in the name that it was told to.
+		if ours := c.Body.Lookup("lsid").Type != 0; ours && c.Name == "hello" {
+			return outboxtest.Verdict{Reply: failure(59, "CommandNotFound")}
+		}
+		return outboxtest.Verdict{}
+	})
+	url = strings.Replace(proxy.URL(url), "replicaSet=rs0", "", 1)
+	if err := open(t, url, outbox.Config{ConnectTimeout: 2 * time.Second}); err != nil {
+		t.Error(err)
+	}
+}
+
 func TestOpen_NobodyThere(t *testing.T) {
 	t.Parallel()
 	l, err := net.Listen("tcp", "127.0.0.1:0")

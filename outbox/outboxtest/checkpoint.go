@@ -100,6 +100,20 @@ var checkpointTests = []test{
 			b.Errorf("%d took it", taken)
 		}
 	}},
+	{"of several with different fences the greatest has it", func(b *Bundle) {
+		var wg sync.WaitGroup
+		errs := make([]error, 8)
+		for i := range errs {
+			wg.Go(func() { errs[i] = b.Store.TakeFence(b.Ctx, 0, 1, int64(i+1)) })
+		}
+		wg.Wait()
+		for i, err := range errs {
+			var fenced *outbox.FencedError
+			if errors.As(err, &fenced) && fenced.Found < fenced.Fence || err != nil && (fenced == nil || i == len(errs)-1) {
+				b.Errorf("fence %d: %v", i+1, err)
+			}
+		}
+	}},
 	{"the ring keeps the last slots, the hourly ones each hour's first", func(b *Bundle) {
 		b.Must(b.Store.TakeFence(b.Ctx, 0, 1, 1))
 		began := time.Unix(1796080693, 0).Truncate(time.Hour)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"sync"
 	"time"
 
@@ -84,6 +85,50 @@ var publishTests = []test{
 		}))
 		if n := b.count(b.DB.Collection("messages"), all); n != 1 || b.count(b.Events, all) != 2 {
 			b.Errorf("%d messages, %d events", n, b.count(b.Events, all))
+		}
+	}},
+	{"F11: a duplicate that is committed behind the transaction's snapshot repeats it, once", func(b *Bundle) {
+		e, messages := Event(1), b.DB.Collection("messages")
+		b.Must(b.DB.CreateCollection(b.Ctx, "messages"))
+		st := b.Watch(outbox.WatchOptions{})
+		runs := 0
+		b.Must(b.transact(func(ctx context.Context) error {
+			runs++
+			if _, err := messages.InsertOne(ctx, bson.D{{Key: "_id", Value: "m"}}); err != nil {
+				return err
+			}
+			if n, err := b.Events.CountDocuments(ctx, all); err != nil || int(n) != runs-1 {
+				return errors.Join(err, fmt.Errorf("run %d sees %d events", runs, n))
+			}
+			if err := b.Store.Publish(b.Ctx, e); err != nil { // by somebody else
+				return err
+			}
+			return outbox.Publish(ctx, b.Events, *e, *Event(2))
+		}))
+		if runs != 2 || b.count(messages, all) != 1 {
+			b.Errorf("%d runs, %d messages", runs, b.count(messages, all))
+		}
+		if changes := b.Read(st, 2); changes[0].Event.ID != e.ID {
+			b.Errorf("first comes %s", describe(changes[0]))
+		}
+		b.Quiet(st)
+	}},
+	{"the first event ever may be a transaction's, which makes the collection", func(b *Bundle) {
+		b.Must(b.Events.Drop(b.Ctx))
+		st := b.Watch(outbox.WatchOptions{}) // before there is a collection
+		var wg sync.WaitGroup
+		errs := make([]error, 4)
+		for i := range errs {
+			wg.Go(func() {
+				errs[i] = b.transact(func(ctx context.Context) error { return outbox.Publish(ctx, b.Events, *Event(i)) })
+			})
+		}
+		wg.Wait()
+		b.Must(errors.Join(errs...))
+		b.Read(st, len(errs))
+		b.Must(b.Store.Prepare(b.Ctx))
+		if n := len(b.scan(time.Time{}, 0, 1)); n != len(errs) {
+			b.Errorf("%d events in the scan", n)
 		}
 	}},
 	{"F11: resends at the same moment are one event", func(b *Bundle) {
