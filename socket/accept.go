@@ -21,13 +21,13 @@ const Subprotocol = "lastmile.v1"
 // frame above that ends the connection.
 const readFactor = 2
 
-// serveWS serves one WebSocket until its end. What a browser has to tell apart is refused by a close
+// serveWS begins one WebSocket. What a browser has to tell apart is refused by a close
 // code after the upgrade, since scripts can't see the status of a failed one.
 func (s *Server) serveWS(w http.ResponseWriter, r *http.Request) {
 	offered := subprotocols(r)
 	// The origin is checked by admit: an upgrade refused by status looks to a script like a server that
 	// is down, and it would try for ever.
-	ws, err := websocket.Accept(w, r, &websocket.AcceptOptions{
+	ws, err := websocket.Accept(slim{w}, r, &websocket.AcceptOptions{
 		Subprotocols: speak(offered), InsecureSkipVerify: true, CompressionMode: websocket.CompressionDisabled,
 	})
 	if err != nil {
@@ -36,19 +36,18 @@ func (s *Server) serveWS(w http.ResponseWriter, r *http.Request) {
 	ws.SetReadLimit(readFactor * protocol.MaxClientFrame)
 	id, code := s.admit(r, offered)
 	c := newConn(s, ws, id)
-	defer c.cancel()
 	if code == 0 && !s.conns.enter(c, s.cfg.MaxConnections) {
 		code = protocol.CloseOverloaded
 	}
 	if code != 0 {
+		c.cancel()
 		s.metrics.closed(code)
 		_ = ws.Close(websocket.StatusCode(code), code.Reason()) // waits 5 s at most
 		return
 	}
-	defer s.conns.leave(c)
-	s.metrics.sessions.Inc()
-	defer s.metrics.sessions.Dec()
-	c.run()
+	// The handler ends here, and with it all that net/http keeps for a request: as much as the whole rest.
+	// Whoever needs to know of the connection's end waits for conns.
+	go c.serve()
 }
 
 // admit returns the identity, if the upgrade carried one, or the code to refuse with.

@@ -55,10 +55,19 @@ func newConn(s *Server, ws *websocket.Conn, id *identity) *conn {
 	return c
 }
 
+// serve is the whole of a connection that conns knows.
+func (c *conn) serve() {
+	defer c.s.conns.leave(c)
+	defer c.cancel()
+	c.s.metrics.sessions.Inc()
+	defer c.s.metrics.sessions.Dec()
+	c.run()
+}
+
 // run serves the connection until its end.
 func (c *conn) run() {
 	c.wg.Go(c.write)
-	c.read()
+	c.readSafely()
 	c.cancel()
 	c.wg.Wait()
 	if c.closedWith == 0 {

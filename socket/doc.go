@@ -52,6 +52,7 @@
 // # At each failure
 //
 //	client gone, half-open or silent    its pairs stay unsettled; pong or ack timeout; handed on when no session is left
+//	a frame makes its reader panic      logged; that connection is closed with 1011
 //	client slow                         bounded queue; closed with 4000; it resumes from the log
 //	clients hold the inbox' bound       the oldest holders are closed with 4001; a pause counts as progress
 //	reply of a read lost                own pending entries are read again; others are found by XAUTOCLAIM

@@ -2,6 +2,8 @@ package socket
 
 import (
 	"errors"
+	"log/slog"
+	"runtime/debug"
 	"time"
 
 	"github.com/coder/websocket"
@@ -9,6 +11,18 @@ import (
 	"github.com/lastmile-gateway/lastmile/protocol"
 	"github.com/lastmile-gateway/lastmile/socket/internal/session"
 )
+
+// readSafely is read, but that a frame which makes it panic ends its own connection and no other.
+func (c *conn) readSafely() {
+	defer func() {
+		if p := recover(); p != nil {
+			c.s.log.Error("reading a frame panicked", slog.Any("panic", p), slog.String("stack", string(debug.Stack())))
+			c.shut(protocol.CloseInternal)
+			<-c.ctx.Done() // the writer closes
+		}
+	}()
+	c.read()
+}
 
 // read takes the client's frames. It only parses and queues: while it does anything else, no pong is
 // seen. It has no deadline: a client may be silent for as long as it answers pings.

@@ -2,6 +2,7 @@ package socket_test
 
 import (
 	"bytes"
+	"encoding/binary"
 	"net"
 	"strings"
 	"testing"
@@ -275,5 +276,34 @@ func TestCase_C13_PingsKeepProxiesFromCutting(t *testing.T) {
 	}
 	if !bytes.Contains(got, []byte{0x89}) {
 		t.Error("no ping frame")
+	}
+}
+
+// A client that does not wait for the upgrade's answer: what it has sent by then is not lost.
+func TestAHelloTogetherWithTheUpgrade(t *testing.T) {
+	_, a := setup(t)
+	for _, padding := range []int{0, 300, 3000} {
+		c, err := net.Dial("tcp", strings.TrimPrefix(a.http.URL, "http://"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = c.Close() }()
+		_ = c.SetDeadline(time.Now().Add(patience))
+		hello := []byte(`{"type":"hello","token":"` + token("u") + `","x":"` + strings.Repeat("x", padding) + `"}`)
+		request := []byte("GET /v1/ws HTTP/1.1\r\nHost: x\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Version: 13\r\n" +
+			"Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Protocol: lastmile.v1\r\n\r\n\x81\xfe")
+		request = binary.BigEndian.AppendUint16(request, uint16(len(hello)))
+		request = append(append(request, 0, 0, 0, 0), hello...) // masked with zeros
+		if _, err := c.Write(request); err != nil {
+			t.Fatal(err)
+		}
+		got, b := "", make([]byte, 4096)
+		for !strings.Contains(got, `"type":"welcome"`) {
+			n, err := c.Read(b)
+			if err != nil {
+				t.Fatalf("after %q: %v", got, err)
+			}
+			got += string(b[:n])
+		}
 	}
 }
