@@ -18,8 +18,9 @@ import (
 // Publish inserts events into coll, an application's outbox collection. With a session in ctx (the one that
 // mongo.Session.WithTransaction passes) the events are part of its transaction and exist when that commits; a
 // duplicate does not abort it, though one that somebody else commits meanwhile is a write conflict: WithTransaction
-// repeats the transaction then, and who begins it by hand repeats it on the label TransientTransactionError. Without one they are committed when Publish returns nil, at majority whatever the
-// collection's own write concern; of several events some may be committed if it returns an error.
+// repeats the transaction then, and who begins it by hand repeats it on the label TransientTransactionError.
+// Without a session they are committed when Publish returns nil, at majority whatever the collection's own write
+// concern; of several events some may be committed if it returns an error.
 //
 // An event whose id the outbox holds already is the same event: nothing happens. An event without id or time gets
 // them. Events that break a rule are refused, all together, with a *protocol.ValidationError; so are types that

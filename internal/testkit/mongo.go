@@ -1,6 +1,7 @@
 package testkit
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"net/url"
@@ -93,17 +94,21 @@ func sharedMongo(t testing.TB, rawURL string) *Mongo {
 	return m
 }
 
-// withDatabase puts a new database's name into the URL's path.
+// withDatabase puts a new database's name into the URL's path. Where a user logs in stays as it was: without
+// authSource that is the path's database, else admin.
 func withDatabase(t testing.TB, rawURL string) string {
 	t.Helper()
 	scheme, rest, ok := strings.Cut(rawURL, "://")
 	if !ok {
 		t.Fatal("parse mongo url: it has no scheme")
 	}
-	rest, query, hasQuery := strings.Cut(rest, "?")
-	hosts, _, _ := strings.Cut(rest, "/") // several hosts may stand there, so url.Parse is no help
+	rest, query, _ := strings.Cut(rest, "?")
+	hosts, path, _ := strings.Cut(rest, "/") // several hosts may stand there, so url.Parse is no help
+	if strings.Contains(hosts, "@") && !strings.Contains(strings.ToLower(query), "authsource=") {
+		query = strings.TrimPrefix(query+"&authSource="+cmp.Or(path, "admin"), "&")
+	}
 	out := scheme + "://" + hosts + "/lastmile_test_" + strings.ToLower(rand.Text()[:12])
-	if hasQuery {
+	if query != "" {
 		out += "?" + query
 	}
 	return out

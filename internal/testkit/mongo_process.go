@@ -53,7 +53,7 @@ func startMongod() (string, error) {
 		return "", fmt.Errorf("make folder for mongod: %w", err)
 	}
 	addr := net.JoinHostPort("127.0.0.1", strconv.Itoa(port))
-	cmd := exec.Command("sh", "-c", mongodKeeper, "sh", dir, "--port", strconv.Itoa(port), "--bind_ip", "127.0.0.1", "--replSet", "rs0")
+	cmd := exec.Command("sh", append([]string{"-c", mongodKeeper, "sh", dir}, mongodFlags(port)...)...)
 	if _, err := cmd.StdinPipe(); err != nil {
 		return "", fmt.Errorf("start mongod: %w", err)
 	}
@@ -66,6 +66,15 @@ func startMongod() (string, error) {
 		return "", fmt.Errorf("make mongod a replica set: %w\n%s", err, log)
 	}
 	return "mongodb://" + addr + "/?replicaSet=rs0", nil
+}
+
+// mongodFlags are good for 4.4 and newer. There may be one mongod for each package under test at a time, so none takes
+// half of the memory; and each ends by a kill, which would leave its socket file in /tmp for good.
+func mongodFlags(port int) []string {
+	return []string{
+		"--port", strconv.Itoa(port), "--bind_ip", "127.0.0.1", "--nounixsocket",
+		"--replSet", "rs0", "--oplogSize", "990", "--wiredTigerCacheSizeGB", "0.5",
+	}
 }
 
 // keepers holds the pipes of the started keepers, which end by them: garbage collection would close one.

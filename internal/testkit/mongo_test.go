@@ -25,10 +25,14 @@ func TestEachMongo_isCleanAndUsable(t *testing.T) {
 func TestWithDatabase_replacesThePathAlone(t *testing.T) {
 	t.Parallel()
 	for in, want := range map[string][2]string{
-		"mongodb://h:1":  {"mongodb://h:1/lastmile_test_", ""},
-		"mongodb://h:1/": {"mongodb://h:1/lastmile_test_", ""},
-		"mongodb://u:p@h:1,i:2/db?replicaSet=rs&x=": {"mongodb://u:p@h:1,i:2/lastmile_test_", "?replicaSet=rs&x="},
-		"mongodb+srv://h?a=b":                       {"mongodb+srv://h/lastmile_test_", "?a=b"},
+		"mongodb://h:1":                         {"mongodb://h:1/lastmile_test_", ""},
+		"mongodb://h:1/":                        {"mongodb://h:1/lastmile_test_", ""},
+		"mongodb://h:1,i:2/db?replicaSet=rs&x=": {"mongodb://h:1,i:2/lastmile_test_", "?replicaSet=rs&x="},
+		// The user's own database is where the path pointed, else admin.
+		"mongodb://u:p@h:1,i:2/db?replicaSet=rs&x=": {"mongodb://u:p@h:1,i:2/lastmile_test_", "?replicaSet=rs&x=&authSource=db"},
+		"mongodb://u:p@h":               {"mongodb://u:p@h/lastmile_test_", "?authSource=admin"},
+		"mongodb://u:p@h/?authSource=x": {"mongodb://u:p@h/lastmile_test_", "?authSource=x"},
+		"mongodb+srv://h?a=b":           {"mongodb+srv://h/lastmile_test_", "?a=b"},
 	} {
 		got := testkit.WithDatabase(t, in)
 		if !strings.HasPrefix(got, want[0]) || !strings.HasSuffix(got, want[1]) || len(got) != len(want[0])+12+len(want[1]) {
