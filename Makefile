@@ -26,6 +26,16 @@ test: deps ## vet, all Go tests with the race detector, the browser client's tes
 test-short: ## Go tests without the slow ones and without the race detector
 	scripts/test -short ./...
 
+CHAOS ?= -seed 1 -faults 60 -for 170s -settle 90s
+
+.PHONY: chaos
+chaos: deps ## the proof: real processes, killed, frozen and cut off by a seeded schedule (CHAOS='-seed 2 …'), within 5 minutes
+	go run ./e2e/chaos $(CHAOS)
+
+.PHONY: chaos-long
+chaos-long: deps ## the same with 1,000 faults; takes an hour
+	go run ./e2e/chaos -seed 1 -faults 1000 -for 55m -settle 3m -rate 5
+
 .PHONY: deps
 deps: ## install what tests can use (redis-server, chromium) where that may be done, else say what is missing
 	@scripts/test-deps
