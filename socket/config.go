@@ -104,7 +104,8 @@ type Config struct {
 
 	// PoolSize is the number of shared connections to Redis. Default 10.
 	PoolSize int
-	// Workers bounds the scripts that run at the same time. Default 4 for each connection of the pool.
+	// Workers bounds the scripts that run at the same time; four times as many jobs wait for the outbox.
+	// Default 4 for each connection of the pool.
 	Workers int
 	// ReplayWindow is how long a user's log outlives his last session. Default 10 min.
 	ReplayWindow time.Duration

@@ -205,9 +205,20 @@ func (c *conn) work() {
 			continue
 		}
 		c.mu.Unlock()
-		answer := c.exec(sc)
-		c.do(func(m *session.Machine, now time.Time) { m.Done(now, sc, answer) })
+		if sc.Op == session.OpFetch {
+			c.s.slow.submit(func() {
+				c.runScript(sc)
+				c.s.runner.submit(c.work)
+			})
+			return
+		}
+		c.runScript(sc)
 	}
+}
+
+func (c *conn) runScript(sc *session.Script) {
+	answer := c.exec(sc)
+	c.do(func(m *session.Machine, now time.Time) { m.Done(now, sc, answer) })
 }
 
 // homed says whether the session is registered under that instance, or on its way out.

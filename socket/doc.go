@@ -63,7 +63,7 @@
 //	Redis back, perhaps older           every redial refreshes all sessions before any further pair
 //	lease claimed, inbox gone           a new instance in place; sessions are re-homed in-band; old tracker forgotten, old lease ended last
 //	loop hangs                          no beat: the instance is claimed, and fences when it wakes
-//	MongoDB away                        live events go on; gaps and resumes wait; publishing answers 503 or `unavailable`
+//	MongoDB away, or hanging            live events go on, and so do connects; gaps and resumes wait; publishing answers 503 or `unavailable`
 //	killed                              clients resume elsewhere; a reaper moves the inbox
 //
 // # Draining

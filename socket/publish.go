@@ -28,7 +28,7 @@ func (c *conn) queuePublish(p *protocol.Publish) {
 	c.publish.waiting = append(c.publish.waiting, p)
 	if !c.publish.busy {
 		c.publish.busy = true
-		c.s.runner.submit(c.publishAll)
+		c.s.slow.submit(c.publishAll)
 	}
 }
 

@@ -57,7 +57,7 @@ func (s *Server) closeAll() {
 	s.conns.shut(protocol.CloseGoingAway)
 	s.conns.wait(ctx)
 	stop := context.AfterFunc(ctx, s.stop)
-	s.runner.wait()
+	s.jobs.Wait() // nothing is submitted any more but by jobs
 	stop()
 	s.stop()
 	_ = s.rdb.Close() // nothing uses it any more

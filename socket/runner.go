@@ -5,15 +5,16 @@ import "sync"
 // runner does jobs on at most n goroutines at a time, which end when nothing is left to do. A job is
 // queued by a session at most once, so the queue is no longer than there are sessions.
 type runner struct {
+	// fixed after construction
 	most int
-	wg   sync.WaitGroup
+	wg   *sync.WaitGroup // of all runners that give each other jobs
 
 	mu      sync.Mutex
 	queue   []func()
 	workers int
 }
 
-func newRunner(most int) *runner { return &runner{most: most} }
+func newRunner(most int, wg *sync.WaitGroup) *runner { return &runner{most: most, wg: wg} }
 
 func (r *runner) submit(job func()) {
 	r.mu.Lock()
@@ -41,6 +42,3 @@ func (r *runner) work() {
 		job()
 	}
 }
-
-// wait returns when all is done; nothing may be submitted any more but by jobs.
-func (r *runner) wait() { r.wg.Wait() }

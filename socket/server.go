@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"math/rand/v2"
 	"net/http"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -37,7 +38,9 @@ type Server struct {
 	verifier *verifier
 	metrics  *metrics
 	hub      *hub
-	runner   *runner
+	runner   *runner // for what asks Redis
+	slow     *runner // for what asks the outbox: a MongoDB that hangs must not hold up the other
+	jobs     sync.WaitGroup
 	sessions session.Config
 	handler  http.Handler
 	started  time.Time
@@ -81,8 +84,9 @@ func newServer(cfg Config, where *redisconn.Server, store events) (*Server, erro
 	cfg = cfg.withDefaults()
 	s := &Server{
 		cfg: cfg, log: cfg.Logger, where: where, store: store, started: time.Now(),
-		verifier: newVerifier(cfg.TokenSecret), metrics: newMetrics(cfg.Metrics), hub: newHub(), runner: newRunner(cfg.Workers),
+		verifier: newVerifier(cfg.TokenSecret), metrics: newMetrics(cfg.Metrics), hub: newHub(),
 	}
+	s.runner, s.slow = newRunner(cfg.Workers, &s.jobs), newRunner(slowFactor*cfg.Workers, &s.jobs)
 	s.scripts, s.stop = context.WithCancel(context.Background())
 	s.rdb = where.Pool(cfg.PoolSize, s.redialled)
 	s.reg = registry.New(s.rdb, registry.Config{ReplayWindow: cfg.ReplayWindow, TokenMaxAge: cfg.TokenMaxAge})
@@ -101,6 +105,10 @@ func newServer(cfg Config, where *redisconn.Server, store events) (*Server, erro
 	s.handler = s.routes()
 	return s, nil
 }
+
+// slowFactor is how many more jobs wait for the outbox than for Redis: they hold no connection of its
+// pool, and the look-ups among them are gathered into few queries.
+const slowFactor = 4
 
 // ackedInterval is the time between two writes of how far a user has acked.
 const ackedInterval = 5 * time.Second
