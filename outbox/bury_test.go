@@ -44,6 +44,29 @@ func TestBury_WhatTheServerWontWrap(t *testing.T) {
 	}
 }
 
+// MongoDB stores 180 levels: a document that has them all is one too deep inside another.
+func TestBury_TheDeepestDocument(t *testing.T) {
+	t.Parallel()
+	b, _ := setup(t, outbox.Config{})
+	st := b.Watch(outbox.WatchOptions{})
+	value := any(1)
+	for range 179 {
+		value = bson.D{{Key: "d", Value: value}}
+	}
+	_, err := b.Events.InsertOne(b.Ctx, bson.D{{Key: "_id", Value: "deep"}, {Key: "d", Value: value}})
+	b.Must(err)
+	c := b.Read(st, 1)[0]
+	if c.Fault == nil {
+		t.Fatal("no fault")
+	}
+	b.Must(b.Store.Bury(b.Ctx, c, c.Fault.Error()))
+	var dead struct{ Document bson.Binary }
+	b.Must(b.DB.Collection(outbox.DeadCollection).FindOne(b.Ctx, bson.D{{Key: "_id", Value: "deep"}}).Decode(&dead))
+	if string(dead.Document.Data) != string(c.Document) {
+		t.Errorf("kept %d bytes, wanted %d", len(dead.Document.Data), len(c.Document))
+	}
+}
+
 func TestBury_KeysAndSizes(t *testing.T) {
 	t.Parallel()
 	b, _ := setup(t, outbox.Config{})

@@ -198,30 +198,6 @@ func withID(doc bson.Raw) (bson.Raw, error) {
 	return idFirst(doc, id)
 }
 
-func checkID(id bson.RawValue) error {
-	switch id.Type {
-	case bson.TypeArray, bson.TypeRegex, bson.TypeUndefined:
-		return Errorf(CodeBadValue, "can't use a %s for _id", typeName(id.Type))
-	}
-	return nil
-}
-
-func checkStorable(doc bson.Raw) error {
-	if len(doc) > MaxDocumentSize {
-		return Errorf(CodeBadValue, "object to insert too large. size in bytes: %d, max size: %d", len(doc), MaxDocumentSize)
-	}
-	elements, err := doc.Elements()
-	if err != nil {
-		return Errorf(CodeBadValue, "decode document: %s", err)
-	}
-	for _, e := range elements {
-		if strings.HasPrefix(e.Key(), "$") {
-			return Errorf(CodeBadValue, "Document can't have $ prefixed field names: %s", e.Key())
-		}
-	}
-	return nil
-}
-
 func idFirst(doc bson.Raw, id bson.RawValue) (bson.Raw, error) {
 	elements, err := doc.Elements()
 	if err != nil {

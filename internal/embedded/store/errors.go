@@ -32,12 +32,14 @@ const (
 	CodeBadValue                = 2
 	CodeFailedToParse           = 9
 	CodeTypeMismatch            = 14
+	CodeOverflow                = 15
 	CodeInvalidLength           = 16
 	CodeIllegalOperation        = 20
 	CodeNamespaceNotFound       = 26
 	CodeIndexNotFound           = 27
 	CodeCursorNotFound          = 43
 	CodeNamespaceExists         = 48
+	CodeDollarField             = 52
 	CodeCommandNotFound         = 59
 	CodeImmutableField          = 66
 	CodeCannotCreateIndex       = 67
@@ -73,6 +75,7 @@ var codeNames = map[int32]string{
 	CodeTransactionCommitted: "TransactionCommitted", CodeInvalidResumeToken: "InvalidResumeToken",
 	CodeOperationNotInTxn: "OperationNotSupportedInTransaction", CodeChangeStreamFatal: "ChangeStreamFatalError",
 	CodeChangeStreamHistoryLost: "ChangeStreamHistoryLost", CodeBSONObjectTooLarge: "BSONObjectTooLarge",
+	CodeOverflow: "Overflow", CodeDollarField: "DollarPrefixedFieldName",
 	CodeDuplicateKey: "DuplicateKey", CodeInterrupted: "Interrupted",
 }
 

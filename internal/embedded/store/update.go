@@ -40,8 +40,15 @@ func CompileUpdate(u bson.RawValue, arrayFilters []bson.Raw) (*Update, error) {
 		if mongokit.FieldUpdateOperators[e.Key] == nil {
 			return nil, Errorf(CodeFailedToParse, "Unknown modifier: %s. Expected a valid update modifier or pipeline-style update specified as an array", e.Key)
 		}
-		if _, ok := e.Value.(bsonv1.D); !ok {
+		fields, ok := e.Value.(bsonv1.D)
+		if !ok {
 			return nil, Errorf(CodeFailedToParse, "Modifiers operate on fields but we found type %s instead", e.Key)
+		}
+		if len(fields) == 0 {
+			return nil, Errorf(CodeFailedToParse, "'%s' is empty. You must specify a field like so: {%s: {<field>: ...}}", e.Key, e.Key)
+		}
+		if err := checkFields(e.Key, fields); err != nil {
+			return nil, err
 		}
 	}
 	out := &Update{operators: doc}
@@ -53,6 +60,19 @@ func CompileUpdate(u bson.RawValue, arrayFilters []bson.Raw) (*Update, error) {
 		out.arrayFilters = append(out.arrayFilters, d)
 	}
 	return out, nil
+}
+
+// checkFields looks at what an operator puts into a document as it stands.
+func checkFields(operator string, fields bsonv1.D) error {
+	if operator != "$set" && operator != "$setOnInsert" {
+		return nil
+	}
+	for _, f := range fields {
+		if err := checkAssigned(f.Key, f.Value); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // IsReplacement says whether the update puts a whole document in place.
@@ -99,6 +119,9 @@ func (u *Update) replace(old bson.Raw) (bson.Raw, error) {
 func checkUpdated(raw bson.Raw, id bson.RawValue) (bson.Raw, error) {
 	if len(raw) > MaxDocumentSize {
 		return nil, Errorf(17419, "Resulting document after update is larger than %d", MaxDocumentSize)
+	}
+	if !shallow(raw, maxNesting) {
+		return nil, Errorf(CodeOverflow, "Document exceeds maximum nesting depth of %d", maxNesting)
 	}
 	if now, err := raw.LookupErr("_id"); err != nil || !sameKey(now, id) {
 		return nil, immutableID()
