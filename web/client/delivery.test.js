@@ -318,3 +318,25 @@ test("unknown frame types and fields are ignored", async () => {
   assert.deepEqual(w.log, ["e1"]);
   assert.deepEqual(w.errors, []);
 });
+
+test("a reload that failed is asked for again, also when a hand-over took the connection on which it was owed", async () => {
+  const w = setup();
+  const attempts = [];
+  const old = await w.join({ seq: 1, id: "e1" });
+  w.client.addEventListener("resync", async (e) => {
+    attempts.push(e.attempt);
+    if (attempts.length === 1) throw new Error("503");
+  });
+  w.client.addEventListener("error", () => {});
+  await old.say({ type: "goaway", reconnectAfter: 0, reason: "drain" });
+  await w.clock.advance(10);
+  const fresh = w.last;
+  await fresh.open();
+  assert.deepEqual(fresh.hello.resume, { epoch: "E1", seq: 1, id: "e1" });
+  await old.say(welcome({ n: 2, epoch: "E2", seq: 0, id: "" }));
+  await fresh.say(welcome({ instance: "b-000000000000", epoch: "E1", seq: 1, id: "e1", recovered: true }));
+  assert.deepEqual(fresh.acks, [], "nobody has loaded what old asked for");
+  await w.clock.advance(5_000);
+  assert.deepEqual(attempts, [1, 2]);
+  assert.deepEqual(fresh.acks, [[1, 1]]);
+});

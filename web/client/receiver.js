@@ -92,7 +92,7 @@ export class Receiver {
     this.position = { epoch: welcome.epoch, seq: welcome.seq, id: welcome.id };
     if (welcome.recovered) return;
     this.#reload = {};
-    this.#resync(conn, this.#reload, 1);
+    this.#resync(this.#reload, 1);
   }
 
   /**
@@ -135,11 +135,10 @@ export class Receiver {
 
   /**
    * Events go on while the application loads. A reload that failed is none: it is asked for again.
-   * @param {Connection} conn
    * @param {object} reload
    * @param {number} attempt
    */
-  async #resync(conn, reload, attempt) {
+  async #resync(reload, attempt) {
     try {
       const loading = this.target.deliver(new ResyncEvent(attempt));
       if (loading) await loading;
@@ -147,8 +146,8 @@ export class Receiver {
       this.#raise("resync", error);
       const wait = Math.min(RELOAD_CAP, RELOAD_AGAIN * 2 ** (attempt - 1)) * (0.5 + this.env.random() / 2);
       this.env.setTimeout(() => {
-        // On a later connection the welcome there asks for itself.
-        if (this.#reload === reload && conn.live) this.#resync(conn, reload, attempt + 1);
+        // Without a connection the next welcome asks for itself; after a hand-over the next one may not.
+        if (this.#reload === reload && this.#newest?.live) this.#resync(reload, attempt + 1);
       }, wait);
       return;
     }
