@@ -15,14 +15,16 @@ import (
 	"github.com/lastmile-gateway/lastmile/internal/inbox"
 	"github.com/lastmile-gateway/lastmile/internal/redisconn"
 	"github.com/lastmile-gateway/lastmile/internal/testkit"
+	"github.com/lastmile-gateway/lastmile/protocol"
 	"github.com/lastmile-gateway/lastmile/relay"
 )
 
 // fatal kills a notifier at one of its commands: nothing of it reaches Redis any more.
 type fatal struct {
 	dead  atomic.Bool
-	at    func(text string) bool // the command at which it dies
-	after bool                   // the command has its effect, and only the reply is lost
+	at    func(text string) bool        // the command at which it dies
+	after bool                          // the command has its effect, and only the reply is lost
+	hold  atomic.Pointer[chan struct{}] // no command goes out until it is closed
 }
 
 func (f *fatal) hook(n *relay.Notifier) {
@@ -34,6 +36,9 @@ func (f *fatal) DialHook(next redis.DialHook) redis.DialHook {
 }
 
 func (f *fatal) run(text string, do func() error, fail func() error) error {
+	if hold := f.hold.Load(); hold != nil {
+		<-*hold
+	}
 	switch hit := f.at != nil && f.at(text); {
 	case f.dead.Load():
 		return fail()
@@ -128,6 +133,46 @@ func killNotifierAt(t *testing.T, r *testkit.Redis, step notifierStep, after boo
 	}
 }
 
+// One notifier dies while it gives a pair up; another does it again, or finds it done.
+func TestNotifier_KilledWhileGivingUp(t *testing.T) {
+	t.Parallel()
+	giveUp := []notifierStep{
+		{"dead letter", func(text string) bool { return strings.Contains(text, inbox.DeadNotification) }},
+		{"dead", func(text string) bool { return strings.HasPrefix(text, "eval") && strings.Contains(text, "DEAD") }},
+		{"settle", func(text string) bool { return strings.Contains(text, "xack") }},
+	}
+	for _, after := range []bool{false, true} {
+		for _, step := range giveUp {
+			t.Run(fmt.Sprintf("%s/after=%t", step.name, after), func(t *testing.T) {
+				t.Parallel()
+				s := newStand(t, testkit.FirstRedis(t))
+				web := newReceiver(t, func(_ int, _ string, w http.ResponseWriter) { w.WriteHeader(http.StatusBadRequest) })
+				v := envelope(t, 1)
+				s.hand(v, time.Now(), noLog("ann", "bob")...)
+				f := &fatal{at: step.at, after: after}
+				cfg := hastyNotifier("first")
+				cfg.Limit = 300 * time.Millisecond
+				first := s.notifier(cfg, mortal{Sink: web.sink(), dead: &f.dead}, f.hook)
+				eventually(t, 10*time.Second, "the first dies", f.dead.Load)
+				first.stop()
+				cfg.Name = "second"
+				s.notifier(cfg, web.sink())
+				s.empty(20 * time.Second)
+				letters := s.rdb.XLen(t.Context(), inbox.DeadNotification).Val()
+				again := step.name == "dead letter" && after || step.name == "dead"
+				if letters < 1 || letters > 2 || letters == 2 && !again {
+					t.Errorf("%d dead letters", letters)
+				}
+				for _, u := range []protocol.UserID{"ann", "bob"} {
+					if m := s.mark(v, u); m.State != inbox.MarkDead {
+						t.Errorf("mark of %s: %v", u, m)
+					}
+				}
+			})
+		}
+	}
+}
+
 // The notifier dies in the sink's call, before and after the receiver took it.
 func TestNotifier_KilledWhileSending(t *testing.T) {
 	t.Parallel()
@@ -190,6 +235,42 @@ func TestNotifier_TwoAndOneIsKilled(t *testing.T) {
 		}
 		if n := web.doubled(); n > cfg.Concurrency {
 			t.Errorf("%d doubled, the killed one had %d calls under way", n, cfg.Concurrency)
+		}
+	})
+}
+
+// A notifier that is held up for longer than it may hold an entry, while another has
+// claimed it and is sending: awake again it does not send too.
+func TestNotifier_HeldUpWhileAnotherSends(t *testing.T) {
+	t.Parallel()
+	testkit.EachRedis(t, func(t *testing.T, r *testkit.Redis) {
+		s := newStand(t, r)
+		var f fatal
+		release := make(chan struct{})
+		called, answer := make(chan struct{}, 10), make(chan struct{})
+		web := newReceiver(t, func(n int, _ string, _ http.ResponseWriter) {
+			called <- struct{}{}
+			if n == 1 {
+				<-answer
+			}
+		})
+		cfg := hastyNotifier("first")
+		cfg.Grace = 1200 * time.Millisecond
+		first := s.notifier(cfg, web.sink(), f.hook)
+		v := envelope(t, 1)
+		s.hand(v, time.Now(), noLog("ann")...)
+		eventually(t, 10*time.Second, "the first holds the entry", func() bool { return first.Status().Held == 1 })
+		f.hold.Store(&release)
+		s.notifier(hastyNotifier("second"), web.sink())
+		<-called
+		close(release)
+		eventually(t, 10*time.Second, "the first gives up", func() bool {
+			return first.counts(t, "lastmile_notifier_breaks_total")[""] > 0 || first.Status().Held == 0 || len(called) > 0
+		})
+		close(answer)
+		s.empty(20 * time.Second)
+		if _, calls := web.total(); calls != 1 {
+			t.Errorf("%d calls", calls)
 		}
 	})
 }

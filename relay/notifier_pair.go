@@ -47,10 +47,6 @@ type result struct {
 // and writes to nothing of it. send is false where the sink may not be asked.
 func (d *duty) notify(ctx context.Context, t *task, send bool) result {
 	r := result{task: t}
-	if d.age(t.h) > d.cfg.stale() {
-		r.trouble = errStale
-		return r
-	}
 	skip, err := d.skip(ctx, t)
 	if err != nil || skip != "" {
 		r.outcome, r.trouble = skip, err
@@ -71,6 +67,11 @@ func (d *duty) notify(ctx context.Context, t *task, send bool) result {
 	if !d.n.sent.Contains(t.notice().ID()) {
 		if !send {
 			r.outcome, r.sinkDown = pairFailed, true
+			return r
+		}
+		if d.age(t.h) > d.cfg.stale() {
+			// Looked at last: another that has claimed the entry has the same mark.
+			r.trouble = errStale
 			return r
 		}
 		if err := d.send(ctx, t); err != nil {

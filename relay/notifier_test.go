@@ -57,7 +57,9 @@ func TestNotifier_Body(t *testing.T) {
 	s, web := newStand(t, testkit.FirstRedis(t)), newReceiver(t, nil)
 	v, at := envelope(t, 7), time.Now().Add(-time.Minute)
 	s.hand(v, at, noLog("ann")...)
-	s.notifier(quickNotifier("n"), web.sink())
+	cfg := quickNotifier("n")
+	cfg.Grace = 30 * time.Second // over since half a minute
+	s.notifier(cfg, web.sink())
 	s.empty(10 * time.Second)
 	var body struct {
 		Type      string
