@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -13,6 +14,7 @@ import (
 
 	"github.com/lastmile-gateway/lastmile/outbox"
 	"github.com/lastmile-gateway/lastmile/outbox/outboxtest"
+	"github.com/lastmile-gateway/lastmile/protocol"
 )
 
 func open(t *testing.T, url string, cfg outbox.Config) error {
@@ -190,4 +192,31 @@ func TestCase_A17_SlowOpening(t *testing.T) {
 		return outboxtest.Verdict{}
 	})
 	expect(b, b.Watch(outbox.WatchOptions{}))
+}
+
+// Another member may not have what the primary confirmed: an event that is missing there is not missing.
+func TestOpen_ReadsFromThePrimaryWhateverTheURL(t *testing.T) {
+	t.Parallel()
+	url := newMongo(t)
+	proxy := outboxtest.NewProxy(t, url)
+	var asked, elsewhere atomic.Int32
+	proxy.Set(func(c outboxtest.Command) outboxtest.Verdict {
+		mode, ok := c.Body.Lookup("$readPreference", "mode").StringValueOK()
+		if ok && (c.Name == "find" || c.Name == "aggregate" || c.Name == "listCollections") {
+			asked.Add(1)
+			if strings.HasPrefix(mode, "secondary") {
+				elsewhere.Add(1)
+			}
+		}
+		return outboxtest.Verdict{}
+	})
+	b := outboxtest.Setup(t, proxy.URL(url)+"&readPreference=secondaryPreferred&maxStalenessSeconds=120", outbox.Config{})
+	st := b.Watch(outbox.WatchOptions{})
+	expect(b, st)
+	if _, err := b.Store.Fetch(b.Ctx, protocol.NewEventID()); err != nil {
+		t.Error(err)
+	}
+	if asked.Load() < 3 || elsewhere.Load() > 0 {
+		t.Errorf("%d of %d reads may go elsewhere", elsewhere.Load(), asked.Load())
+	}
 }

@@ -11,6 +11,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 	"go.mongodb.org/mongo-driver/v2/mongo/readconcern"
+	"go.mongodb.org/mongo-driver/v2/mongo/readpref"
 	"go.mongodb.org/mongo-driver/v2/mongo/writeconcern"
 	"go.mongodb.org/mongo-driver/v2/x/mongo/driver/connstring"
 )
@@ -24,7 +25,7 @@ const (
 )
 
 // Store is the outbox in one database: a connection pool and what is remembered beside it. It is safe for
-// concurrent use. Reads and writes are at majority.
+// concurrent use. Reads and writes are at majority, and reads from the primary, whatever the URL says.
 type Store struct {
 	// fixed after Open
 	cfg         Config
@@ -75,10 +76,12 @@ func Open(ctx context.Context, url string, cfg Config) (*Store, error) {
 	return s, nil
 }
 
-// clientOptions are the URL's, with what the promise needs on top. A timeoutMS in the URL would end every change
+// clientOptions are the URL's, with what the promise needs on top: another member may lag behind what the primary
+// confirmed, so that an event would look missing, and a place to lie in the future. A timeoutMS in the URL would end every change
 // stream after that time (the driver applies it to the blocking read too), so it is not taken over.
 func clientOptions(url string, cs *connstring.ConnString, cfg Config) *options.ClientOptions {
 	o := options.Client().ApplyURI(url).
+		SetReadPreference(readpref.Primary()).
 		SetReadConcern(readconcern.Majority()).
 		SetWriteConcern(writeconcern.Majority()).
 		SetMonitor(monitor())

@@ -10,6 +10,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/mongo"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
+	"go.mongodb.org/mongo-driver/v2/mongo/readpref"
 	"go.mongodb.org/mongo-driver/v2/mongo/writeconcern"
 	"go.mongodb.org/mongo-driver/v2/x/mongo/driver/connstring"
 
@@ -36,7 +37,7 @@ func open(ctx context.Context, cfg Config) (*mongo.Database, error) {
 	if err := errors.Join(err, store.Close(context.WithoutCancel(ctx))); err != nil {
 		return nil, fmt.Errorf("prepare outbox: %w", err)
 	}
-	client, err := mongo.Connect(options.Client().ApplyURI(cfg.MongoURL))
+	client, err := mongo.Connect(options.Client().ApplyURI(cfg.MongoURL).SetReadPreference(readpref.Primary())) // see find
 	if err != nil {
 		return nil, fmt.Errorf("connect to MongoDB: %w", err)
 	}
