@@ -167,12 +167,18 @@ func (d *duty) skip(ctx context.Context, t *task) (outcome, error) {
 // isAcked says whether the user has acked the event: by the pair's seq within its
 // epoch, and where it has none (he had no log) by the event's place in today's log.
 // A place found after the ack was read is an earlier one only in the same epoch.
+//
+// A pair of another epoch is older than today's log. Whoever has acked anything of
+// that, be it the welcome, has loaded what he shows after the log was made: the event
+// is covered, as it is for his session.
 func (d *duty) isAcked(ctx context.Context, user registry.User, p protocol.Pair, id protocol.EventID) (bool, error) {
-	if user.Acked == 0 {
+	switch {
+	case p.Seq > 0 && p.Epoch != user.Epoch:
+		return user.HasAcked, nil
+	case p.Seq > 0:
+		return user.Acked >= p.Seq, nil
+	case user.Acked == 0:
 		return false, nil
-	}
-	if p.Seq > 0 {
-		return user.Epoch == p.Epoch && user.Acked >= p.Seq, nil
 	}
 	epoch, seq, err := d.registry.Find(ctx, p.User, id)
 	return seq > 0 && epoch == user.Epoch && user.Acked >= seq, err

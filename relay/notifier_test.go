@@ -103,11 +103,12 @@ func TestNotifier_Skips(t *testing.T) {
 		s.hand(acked, old, protocol.Pair{User: "carol", Epoch: c.Epoch, Seq: 1})
 		s.hand(ahead, old, protocol.Pair{User: "carol", Epoch: c.Epoch, Seq: 2})
 		other := envelope(t, 7)
-		s.hand(other, old, protocol.Pair{User: "carol", Epoch: protocol.NewEpoch(), Seq: 1})
+		s.connect("dave")
+		s.hand(other, old, protocol.Pair{User: "dave", Epoch: protocol.NewEpoch(), Seq: 1})
 
 		n := s.notifier(quickNotifier("n"), web.sink())
 		s.empty(10 * time.Second)
-		for v, u := range map[*protocol.Envelope]protocol.UserID{later: "bob", ahead: "carol", other: "carol"} {
+		for v, u := range map[*protocol.Envelope]protocol.UserID{later: "bob", ahead: "carol", other: "dave"} {
 			if web.got(v, u) != 1 {
 				t.Errorf("event %s was notified %d times", v.Body, web.got(v, u))
 			}

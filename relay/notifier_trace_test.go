@@ -183,6 +183,39 @@ func TestTrace_T54_OpenedAndNotLoaded(t *testing.T) {
 	})
 }
 
+// The user had acked the event; Redis went back a second, his log broke, and his ack
+// went with the epoch while a notifier that was killed still held the pair. His page
+// was loaded again since, as the welcome asked: what is older is covered by that. A
+// user who never acked that welcome is notified.
+func TestNotifier_ReloadCoversOlderEpochs(t *testing.T) {
+	t.Parallel()
+	testkit.EachRedis(t, func(t *testing.T, r *testkit.Redis) {
+		s, web := newStand(t, r), newReceiver(t, nil)
+		v := envelope(t, 1)
+		old := time.Now().Add(-time.Minute)
+		for _, u := range []protocol.UserID{"ann", "bob"} {
+			c := s.connect(u, v)
+			s.acked(u, c.Epoch, 1, v)
+			epoch, err := s.reg.Break(t.Context(), u, c.Epoch)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if u == "ann" {
+				if err := s.reg.Acked(t.Context(), u, protocol.Position{Epoch: epoch}); err != nil {
+					t.Fatal(err)
+				}
+			}
+			s.hand(v, old, protocol.Pair{User: u, Epoch: c.Epoch, Seq: 1})
+		}
+		n := s.notifier(quickNotifier("n"), web.sink())
+		s.empty(10 * time.Second)
+		if web.got(v, "ann") != 0 || web.got(v, "bob") != 1 {
+			t.Errorf("taken: %v", web.taken)
+		}
+		eventually(t, 5*time.Second, "outcomes", func() bool { return n.outcomes(t)["acked"] == 1 })
+	})
+}
+
 // X = {p, q} and Y = {q, p}: p was marked by X and q by Y, both were sent, and Redis
 // went back to before either SENT. Held by nobody or by notifiers that are dead, they
 // don't wait for each other for ever.

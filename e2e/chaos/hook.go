@@ -40,12 +40,12 @@ type pair struct {
 
 // notice is a notification that was taken.
 type notice struct {
-	at    time.Time // when it was handed over for notification, as the body says
 	taken []receipt
 }
 
 // receipt is one call that was taken.
 type receipt struct {
+	handed   time.Time // when the pair was handed over for notification, as the body says
 	at       time.Time
 	answered bool // false: the notifier can't know, and has to send it again
 }
@@ -135,7 +135,7 @@ func (h *hook) take(header http.Header, body []byte, answered bool) {
 	}
 }
 
-func (h *hook) note(p pair, at time.Time, answered bool) {
+func (h *hook) note(p pair, handed time.Time, answered bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	one := h.notices[p]
@@ -143,8 +143,7 @@ func (h *hook) note(p pair, at time.Time, answered bool) {
 		one = &notice{}
 		h.notices[p] = one
 	}
-	one.at = at
-	one.taken = append(one.taken, receipt{at: time.Now(), answered: answered})
+	one.taken = append(one.taken, receipt{handed: handed, at: time.Now(), answered: answered})
 }
 
 func (h *hook) fault(format string, args ...any) {
@@ -166,7 +165,7 @@ func (h *hook) taken() map[pair]notice {
 	defer h.mu.Unlock()
 	out := make(map[pair]notice, len(h.notices))
 	for p, one := range h.notices {
-		out[p] = notice{at: one.at, taken: append([]receipt{}, one.taken...)}
+		out[p] = notice{taken: append([]receipt{}, one.taken...)}
 	}
 	return out
 }

@@ -226,17 +226,19 @@ func (w *world) judgeNeedless() (bad []finding, again, crossed int) {
 				continue
 			}
 			e := events[p.n]
-			switch {
-			case w.forgotten(e, n):
-				again++
-			case !w.keptInTime(ack, n):
-				// "Not promised: … that nobody is ever notified of what he has just seen (ack and
-				// grace can cross)."
-				crossed++
-			default:
-				text := fmt.Sprintf("%s acked it at %s to %s, handed over at %s, notified at %s: %s", b.name,
-					w.clock(ack.at), ack.conn.server.name, w.clock(n.at), w.clock(n.taken[0].at), w.describe(e))
-				bad = append(bad, finding{text, b})
+			for _, got := range n.taken {
+				switch {
+				case w.forgotten(e, got):
+					again++
+				case !w.keptInTime(ack, got):
+					// "Not promised: … that nobody is ever notified of what he has just seen (ack
+					// and grace can cross)."
+					crossed++
+				default:
+					text := fmt.Sprintf("%s acked it at %s to %s, handed over at %s, notified at %s: %s", b.name,
+						w.clock(ack.at), ack.conn.server.name, w.clock(got.handed), w.clock(got.at), w.describe(e))
+					bad = append(bad, finding{text, b})
+				}
 			}
 		}
 	}
@@ -246,16 +248,16 @@ func (w *world) judgeNeedless() (bad []finding, again, crossed int) {
 // forgotten says whether Redis lost everything after an event was committed and before it was notified.
 // "After a total loss of Redis: that what was committed in the five minutes before it, or since the oldest
 // event then waiting for notification, is not notified again."
-func (w *world) forgotten(e event, n notice) bool {
-	return w.store.emptied.touch(e.committed, n.taken[0].at)
+func (w *world) forgotten(e event, got receipt) bool {
+	return w.store.emptied.touch(e.committed, got.at)
 }
 
 // keptInTime says whether an ack was surely known to the notifiers before the grace was over: five seconds
 // before its server's death, and before the entry's `at` + grace, with nothing broken on its way.
-func (w *world) keptInTime(ack ackAt, n notice) bool {
+func (w *world) keptInTime(ack ackAt, got receipt) bool {
 	known := ack.at.Add(ackedWithin)
 	switch {
-	case known.After(n.at.Add(grace)):
+	case known.After(got.handed.Add(grace)):
 	case ack.conn.endedBy(ack.at.Add(arrivedWithin)):
 	case ack.conn.network.troubles.touch(ack.at.Add(-arrivedWithin), ack.at.Add(arrivedWithin)):
 	case ack.conn.server.troubles.touch(ack.at.Add(-arrivedWithin), known):

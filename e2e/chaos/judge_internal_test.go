@@ -75,9 +75,9 @@ func (h *history) acked(b *browser, s float64, e *event) *conn {
 
 // notified: handed over at one second, taken at others.
 func (h *history) notified(user string, e *event, handed float64, taken ...float64) {
-	n := &notice{at: h.at(handed)}
+	n := &notice{}
 	for _, s := range taken {
-		n.taken = append(n.taken, receipt{at: h.at(s), answered: true})
+		n.taken = append(n.taken, receipt{handed: h.at(handed), at: h.at(s), answered: true})
 	}
 	h.hook.notices[pair{e.n, user}] = n
 }
@@ -215,6 +215,18 @@ func TestJudge_letsAcksCrossTheGrace(t *testing.T) {
 	if r := h.want(nil); r.Excepted.Crossed != 1 {
 		t.Errorf("%d crossed, want 1", r.Excepted.Crossed)
 	}
+}
+
+// What was taken before the ack was none that had been acked, whatever comes later.
+func TestJudge_looksAtEachNotificationByItself(t *testing.T) {
+	t.Parallel()
+	h, alice := past(t)
+	e := h.committed(1, "alice")
+	h.loaded(alice, 20, e)
+	h.acked(alice, 20, e)
+	h.notified("alice", e, 1, 11, 12)
+	h.hook.notices[pair{e.n, "alice"}].taken[0].answered = false
+	h.want(nil)
 }
 
 func TestJudge_findsRepeatedNotifications(t *testing.T) {

@@ -176,8 +176,8 @@ func (w *world) settleIn() {
 	}
 	w.ledger.follow()
 	w.sight = newSight(w.t, w.store.addr)
-	w.people = newPeople(w)
 	w.began = time.Now()
+	w.people = newPeople(w)
 	w.watch()
 }
 
