@@ -92,8 +92,12 @@ func (m *Machine) connected(now time.Time, s *Script, c registry.Connected) {
 }
 
 // contradicts looks for a pair that waits for the ack of a seq at which the log now has another id: that
-// seq's ack would settle the wrong one.
+// seq's ack would settle the wrong one. And for any other seq at which the log had another id before: it went
+// back and grew again, and that it has the client's id at the client's position may be chance.
 func (m *Machine) contradicts(c *registry.Connected) bool {
+	if m.ids.differ(c) {
+		return true
+	}
 	for _, w := range m.waiting {
 		if id, ok := c.At(w.seq); ok && id != w.id {
 			return true

@@ -44,6 +44,10 @@
 // welcome makes void is dropped whole; a dropped welcome's number is used again.
 //
 // Not promised: that an event is taken out once. After a re-home unacked ones come again, marked.
+// Nor that a new connection notices every log that Redis has lost and that was filled again in another order.
+// Its client names one seq and one id. Up to two partitions, each of which keeps its own order, the same id at
+// the same seq has the same events before it; with three it need not. A session that lives on compares all
+// ids that it knows.
 //
 // # At each failure
 //

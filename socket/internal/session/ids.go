@@ -1,6 +1,9 @@
 package session
 
-import "github.com/lastmile-gateway/lastmile/protocol"
+import (
+	"github.com/lastmile-gateway/lastmile/protocol"
+	"github.com/lastmile-gateway/lastmile/registry"
+)
 
 const (
 	maxIDs   = protocol.KnownIDs
@@ -62,6 +65,16 @@ func (k *ids) at(seq protocol.Seq) (protocol.EventID, bool) {
 		return protocol.EventID{}, false
 	}
 	return k.ring[k.slot(seq)], true
+}
+
+// differ says whether the log has another id at a seq that is remembered.
+func (k *ids) differ(c *registry.Connected) bool {
+	for seq := max(k.first, c.Base); seq <= min(k.last, c.End()); seq++ {
+		if id, _ := c.At(seq); id != k.ring[k.slot(seq)] {
+			return true
+		}
+	}
+	return false
 }
 
 // find returns the newest seq of id.

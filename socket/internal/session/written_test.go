@@ -73,3 +73,26 @@ func TestAckedIsWrittenAgainAfterALostConnection(t *testing.T) {
 		t.Errorf("@acked is %d after Redis lost it", w.log.acked)
 	}
 }
+
+// A fence right after Redis went back: the log has grown again in another order (several partitions), and only
+// by chance has the client's id at the client's seq.
+func TestTrace_T37_ARehomeIntoALogOfAnotherOrder(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	s := w.connected()
+	for _, name := range []string{"a1", "b1"} {
+		s.deliver(name, w.append(name))
+	}
+	s.read()
+	s.ack(1, 2)
+	w.append("c1") // committed too; its pair is lost with the dump
+	w.log.ids = []protocol.EventID{{}, w.event("c1").ID, w.event("b1").ID, w.event("a1").ID}
+	s.m.Rehome(s.now, "a-111111111111")
+	t1 := s.deliver("c1", protocol.Pair{User: "u", Epoch: w.log.epoch, Seq: 1})
+	s.scripts()
+	s.read()
+	s.wantSettled(false, t1)
+	if f := s.welcome(); f.N != 2 || f.Recovered {
+		t.Errorf("%+v: c1 was never shown", f)
+	}
+}
