@@ -27,6 +27,12 @@ func TestConformance(t *testing.T) {
 	})
 }
 
+// The driver does some things by the server's version. Here it sees that of MongoDB 4.4, the oldest we take.
+func TestConformance_DriverAtVersion44(t *testing.T) {
+	t.Parallel()
+	outboxtest.Run(t, func(t *testing.T) string { return newMongoWith(t, embedded.MongoConfig{WireVersion: 9}) })
+}
+
 // newMongo starts an embedded server for one test: what a proxy makes of its answers is the same for all.
 func newMongo(t testing.TB) string { return newMongoWith(t, embedded.MongoConfig{}) }
 

@@ -9,7 +9,7 @@
 // server of our own: package wire reads and writes messages, package store keeps
 // the data (with lungo's matching of queries and updates), and this package has
 // the commands, sessions, cursors and change streams. It presents itself as the
-// one member of the replica set rs0, of wire version 21 (MongoDB 7.0).
+// one member of the replica set rs0, of wire version 21 (MongoDB 7.0) or another.
 //
 //	connection ── reads one message ahead ──▶ command ──▶ store (snapshot, transaction, oplog)
 //	                                            ├─ session: none ─▶ open ─▶ committed | aborted
@@ -27,6 +27,8 @@
 //     maxTimeMS or TransactionLifetime. A retryable write sent twice is done once.
 //   - A change stream gives every committed change once, in commit order, those of
 //     a transaction together; its resume token also moves when nothing happens.
+//   - What MongoDB 4.4 refuses to store is refused, also where later versions take
+//     it: what works here works on every server.
 //   - What isn't supported is an error that says so (238, 59 or the code that a
 //     server gives), never ignored. A panic in a command is that command's
 //     InternalError (1), logged.

@@ -66,7 +66,7 @@ func hello(ctx context.Context, r *request) (bson.D, error) {
 		{Key: "logicalSessionTimeoutMinutes", Value: int32(sessionMinutes)},
 		{Key: "connectionId", Value: r.connID},
 		{Key: "minWireVersion", Value: int32(minWireVersion)},
-		{Key: "maxWireVersion", Value: int32(maxWireVersion)},
+		{Key: "maxWireVersion", Value: m.cfg.WireVersion},
 		{Key: "readOnly", Value: false},
 	}...), nil
 }

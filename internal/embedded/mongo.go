@@ -35,6 +35,10 @@ type MongoConfig struct {
 	// Sweep is the pause between two looks for old transactions, sessions,
 	// cursors and documents past a TTL index. Default 1 s.
 	Sweep time.Duration
+	// WireVersion is the protocol that is announced, by which drivers tell what a
+	// server can do. Default 21, MongoDB 7.0's, since newer drivers want more than
+	// 9, which is 4.4's.
+	WireVersion int32
 	// Logger is told of faults. Default: slog.Default().
 	Logger *slog.Logger
 }
@@ -46,6 +50,7 @@ func (c MongoConfig) withDefaults() MongoConfig {
 	setDefault(&c.TransactionLifetime, time.Minute)
 	setDefault(&c.IdleWrite, 10*time.Second)
 	setDefault(&c.Sweep, time.Second)
+	setDefault(&c.WireVersion, maxWireVersion)
 	if c.Logger == nil {
 		c.Logger = slog.Default()
 	}

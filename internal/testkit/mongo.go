@@ -85,7 +85,8 @@ func sharedMongo(t testing.TB, rawURL string) *Mongo {
 	m := &Mongo{URL: withDatabase(t, rawURL), Real: true}
 	c := m.Client(t)
 	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+		// A transaction of a process that was killed holds it up until the server ends that, after a minute.
+		ctx, cancel := context.WithTimeout(context.Background(), 90*time.Second)
 		defer cancel()
 		if err := c.Database(m.Database()).Drop(ctx); err != nil {
 			t.Errorf("drop the test's database: %v", err)
