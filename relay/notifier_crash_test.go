@@ -275,6 +275,29 @@ func TestNotifier_HeldUpWhileAnotherSends(t *testing.T) {
 	})
 }
 
+// What is held for longer than others wait is renewed: they leave it alone.
+func TestNotifier_RenewsWhatItHolds(t *testing.T) {
+	t.Parallel()
+	testkit.EachRedis(t, func(t *testing.T, r *testkit.Redis) {
+		s, web := newStand(t, r), newReceiver(t, nil)
+		cfg := quickNotifier("first")
+		cfg.Grace = 8 * time.Second
+		first := s.notifier(cfg, web.sink())
+		v := envelope(t, 1)
+		s.hand(v, time.Now(), noLog("ann")...)
+		eventually(t, 10*time.Second, "the first holds the entry", func() bool { return first.Status().Held == 1 })
+		cfg.Name = "second"
+		second := s.notifier(cfg, web.sink())
+		s.empty(20 * time.Second)
+		if n := first.counts(t, "lastmile_notifier_claimed_entries_total")[""] + second.counts(t, "lastmile_notifier_claimed_entries_total")[""]; n != 0 {
+			t.Errorf("%d entries were claimed", n)
+		}
+		if web.got(v, "ann") != 1 {
+			t.Errorf("taken: %v", web.taken)
+		}
+	})
+}
+
 // A stop takes no more, finishes what is under way, and gives the rest back at once.
 func TestNotifier_StopHandsBack(t *testing.T) {
 	t.Parallel()
@@ -327,7 +350,9 @@ func TestNotifier_LostConnections(t *testing.T) {
 				proxy.Cut()
 			}
 		})
-		n := s.notifierAt(server, quickNotifier("n"), web.sink())
+		cfg := quickNotifier("n")
+		cfg.ClaimIdle, cfg.Renew = time.Minute, time.Second // what it held it finds by itself
+		n := s.notifierAt(server, cfg, web.sink())
 		const events = 60
 		for i := range events {
 			s.hand(envelope(t, i), time.Now(), noLog("ann")...)
