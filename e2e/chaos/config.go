@@ -25,6 +25,8 @@ type Config struct {
 	Only []string
 	// MongoURL names a real MongoDB, with the database to use in its path; empty: an embedded one.
 	MongoURL string
+	// Binary is the lastmile command to test; empty: built from the source.
+	Binary string
 	// Logs is the folder for the output of the processes where something was violated; empty: none is kept.
 	Logs string
 	// Out takes the table, and what happens meanwhile.

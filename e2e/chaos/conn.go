@@ -28,12 +28,12 @@ type conn struct {
 	end     context.CancelFunc
 	done    chan struct{}      // closed when the reader has ended
 	leave   chan time.Duration // a goaway: when to open the next one
-	opened  time.Time
-	live    atomic.Bool  // false: nothing of it is handled or acked any more
-	heard   atomic.Int64 // when the last frame came, unix ns
-	ping    atomic.Int64 // the server's pingInterval, ns
-	ended   atomic.Int64 // when it was lost or closed, unix ns; 0: it stands
-	why     error        // why the reader ended; read after done
+	resume  *position          // what it asked for; nil: nothing
+	live    atomic.Bool        // false: nothing of it is handled or acked any more
+	heard   atomic.Int64       // when the last frame came, unix ns
+	ping    atomic.Int64       // the server's pingInterval, ns
+	ended   atomic.Int64       // when it was lost or closed, unix ns; 0: it stands
+	why     error              // why the reader ended; read after done
 
 	// owned by the receiver
 	n       int64
@@ -62,13 +62,13 @@ func (b *browser) open(ctx context.Context, group *sync.WaitGroup, replaces *con
 	socket.SetReadLimit(1 << 20)
 	c := &conn{
 		browser: b, server: b.servers[at], network: b.network, socket: socket,
-		done: make(chan struct{}), leave: make(chan time.Duration, 1), opened: time.Now(),
+		done: make(chan struct{}), leave: make(chan time.Duration, 1), resume: b.receiver.resume(),
 	}
 	c.ctx, c.end = context.WithCancel(ctx)
 	c.live.Store(true)
 	hello := map[string]any{"type": "hello", "token": b.token, "acks": true, "device": "chaos"}
-	if resume := b.receiver.resume(); resume != nil {
-		hello["resume"] = resume
+	if c.resume != nil {
+		hello["resume"] = c.resume
 	}
 	if err := c.write(hello); err != nil {
 		c.close()

@@ -28,6 +28,7 @@ func run() int {
 	flag.Float64Var(&cfg.Rate, "rate", 20, "events a second")
 	flag.StringVar(&only, "only", "", "kinds of faults, separated by commas; empty: all of "+strings.Join(kindNames(), ", "))
 	flag.StringVar(&cfg.MongoURL, "mongo-url", "", "a real MongoDB, its path naming the database; empty: an embedded one")
+	flag.StringVar(&cfg.Binary, "binary", "", "the lastmile command to test; empty: built from the source")
 	flag.StringVar(&cfg.Logs, "logs", "dist/chaos", "folder for the output of the processes after a violation; empty: none")
 	flag.Parse()
 	if only != "" {

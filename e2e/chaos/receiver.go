@@ -91,8 +91,8 @@ func (r *receiver) welcome(ctx context.Context, group *sync.WaitGroup, c *conn, 
 	if f.User != r.browser.user {
 		r.browser.fault("a welcome for %q", f.User)
 	}
-	if f.Recovered && r.at != nil && c.n == 0 && f.position != *r.at {
-		r.browser.fault("recovered at %v, resumed from %v", f.position, *r.at)
+	if f.Recovered && c.n == 0 && (c.resume == nil || f.position != *c.resume) {
+		r.browser.fault("recovered at %v, asked to resume from %v", f.position, c.resume)
 	}
 	r.newest = c
 	c.n, c.epoch, c.handled, c.acked = f.N, f.Epoch, f.Seq, -1
