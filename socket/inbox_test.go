@@ -270,7 +270,12 @@ func TestSlowConsumer(t *testing.T) {
 	c.drop()
 	proxy.Heal()
 	next := c.resumed(a, "u")
-	testkit.Eventually(t, patience, "all missed", func() bool { return len(next.shown()) == sent })
+	testkit.Eventually(t, 3*patience, "all missed", func() bool { // some MiB, on a machine that may be busy
+		if !next.open() {
+			t.Fatalf("closed with %d after %d of %d events", next.code, len(next.shown()), sent)
+		}
+		return len(next.shown()) == sent
+	})
 	r.settled(a.Instance())
 	if next.doubles != 0 || next.welcome(1).Recovered != true {
 		t.Errorf("%d doubles", next.doubles)
