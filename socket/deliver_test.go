@@ -135,7 +135,7 @@ func TestCase_D03_PairsFollowTheUser(t *testing.T) {
 	each(t, func(t *testing.T, r *rig) {
 		a, b := r.start("a").ready(), r.start("b").ready()
 		c := connect(t, a, "u", hello{"quiet": true}) // half-open: it acks nothing
-		env := r.publish("e1", "u")
+		r.publish("e1", "u")
 		c.sees("e1")
 		next := connect(t, b, "u", hello{"quiet": true})
 		c.drop()
@@ -144,7 +144,7 @@ func TestCase_D03_PairsFollowTheUser(t *testing.T) {
 		r.settled(b.Instance())
 
 		// Read by a server that does not hold the user any more.
-		env = r.event("e2", "u")
+		env := r.event("e2", "u")
 		routed := r.append(env, "u")[0]
 		r.enter(a.Instance(), inbox.Entry{Batch: protocol.Batch{Items: []protocol.Item{
 			{Event: env, Pairs: []protocol.Pair{{User: "u", Epoch: routed.Epoch, Seq: routed.Seq}}}}}})

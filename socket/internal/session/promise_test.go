@@ -40,7 +40,6 @@ type promise struct {
 	toClient []frame
 	acks     []frame // N and Seq
 	current  int64
-	acked    bool
 
 	// under way
 	writing *session.Writing // a frame that the client may have, of which the writer does not know yet
