@@ -27,7 +27,7 @@ type Gate struct{ g *gate }
 
 // NewGate makes one.
 func NewGate(cfg NotifierConfig) Gate {
-	return Gate{newGate(cfg.withDefaults(), prometheus.NewCounterVec(prometheus.CounterOpts{Name: "tries_total"}, []string{"result"}))}
+	return Gate{newGate(cfg.withDefaults(), prometheus.NewCounterVec(prometheus.CounterOpts{Name: "tries_total", Help: "Tries."}, []string{"result"}))}
 }
 
 // Enter asks for admission now.

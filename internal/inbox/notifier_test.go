@@ -312,3 +312,22 @@ func TestBuryNotification_isAnEntryAgain(t *testing.T) {
 		}
 	})
 }
+
+// A renewal of many entries costs one look at each page of them: a server that searches through all that is
+// pending for every entry would stand still meanwhile, and every lease with it.
+func TestRenewNotifications_manyAtOnce(t *testing.T) {
+	each(t, func(t *testing.T, b bundle) {
+		ids := b.handOver(t, 3000)
+		b.readAs(t, "me", len(ids))
+		shuffled := slices.Clone(ids)
+		slices.Reverse(shuffled)
+		begun := time.Now()
+		lost, err := b.streams.RenewNotifications(t.Context(), "me", shuffled...)
+		if err != nil || len(lost) > 0 {
+			t.Fatalf("lost %d, %v", len(lost), err)
+		}
+		if took := time.Since(begun); took > 3*time.Second {
+			t.Errorf("took %s", took)
+		}
+	})
+}

@@ -1,9 +1,11 @@
 package inbox
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -115,12 +117,18 @@ func parseEntry(e any) (Raw, error) {
 
 // idleScript sets the idle time of those of the entries that a consumer still
 // holds, and answers the others. A bare XCLAIM would take an entry away from
-// whoever claimed it meanwhile.
+// whoever claimed it meanwhile. The entries come in order, so that one look at
+// what the consumer holds between the first and the last serves all of them:
+// its cost is that of the range, not of a search for each.
 var idleScript = redis.NewScript(`
+local holds = {}
+for _, row in ipairs(redis.call('XPENDING', KEYS[1], ARGV[1], ARGV[4], ARGV[#ARGV], 1000000, ARGV[2])) do
+  holds[row[1]] = true
+end
 local claim = {'XCLAIM', KEYS[1], ARGV[1], ARGV[2], 0}
 local others = {}
 for i = 4, #ARGV do
-  if #redis.call('XPENDING', KEYS[1], ARGV[1], ARGV[i], ARGV[i], 1, ARGV[2]) == 1 then
+  if holds[ARGV[i]] then
     claim[#claim + 1] = ARGV[i]
   else
     others[#others + 1] = ARGV[i]
@@ -146,6 +154,8 @@ func (s *Streams) RenewNotifications(ctx context.Context, consumer string, ids .
 
 func (s *Streams) setIdle(ctx context.Context, consumer string, idle time.Duration, ids []string) ([]string, error) {
 	var others []string
+	ids = slices.Clone(ids)
+	slices.SortFunc(ids, compareEntries)
 	for len(ids) > 0 {
 		page := ids[:min(len(ids), idlePage)]
 		ids = ids[len(page):]
@@ -163,6 +173,14 @@ func (s *Streams) setIdle(ctx context.Context, consumer string, idle time.Durati
 		others = append(others, some...)
 	}
 	return others, nil
+}
+
+// compareEntries orders entry ids, <ms>-<n> each, as Redis does.
+func compareEntries(a, b string) int {
+	aMS, aN, _ := strings.Cut(a, "-")
+	bMS, bN, _ := strings.Cut(b, "-")
+	// Decimal numbers without leading zeros: the longer one is the greater one.
+	return cmp.Or(cmp.Compare(len(aMS), len(bMS)), strings.Compare(aMS, bMS), cmp.Compare(len(aN), len(bN)), strings.Compare(aN, bN))
 }
 
 // isGroupGone knows the answer also in the words that Redis 6 wraps a script's
