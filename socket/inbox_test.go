@@ -243,7 +243,7 @@ func TestTrace_T59_WhatWaitsTooLongIsNotified(t *testing.T) {
 func TestSlowConsumer(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, testkit.EmbeddedRedis(t))
-	a := r.start("a", func(c *socket.Config) { c.QueueEvents, c.WriteTimeout = 10, time.Second }).ready()
+	a := r.start("a", func(c *socket.Config) { c.QueueEvents, c.WriteTimeout = 10, 4*time.Second }).ready()
 	proxy := testkit.NewProxy(t, a.http.Listener.Addr().String())
 	c := dial(t, "ws://"+proxy.Addr()+"/v1/ws", hello{"token": token("u"), "acks": true})
 	c.welcome(1)
