@@ -128,7 +128,9 @@ func killNotifierAt(t *testing.T, r *testkit.Redis, step notifierStep, after boo
 	if web.got(w, "ann") == 0 {
 		t.Error("the second event was not notified")
 	}
-	if n := web.doubled(); n > 1 || n == 1 && step.name != "sent" {
+	// One entry is settled beside the sending of the next, which dies with it.
+	sending := step.name == "sent" || step.name == "settle"
+	if n := web.doubled(); n > 1 || n == 1 && !sending {
 		t.Errorf("%d doubled", n)
 	}
 }
