@@ -16,7 +16,7 @@ type habit int
 const (
 	steady   habit = iota // always connected, or on the way to be
 	commuter              // comes and goes; comes back where he was, or with a new page
-	gone                  // there for the first seconds, then never again
+	gone                  // there at first, then never again: he left, or gave up on a dead network
 	absent                // never there
 )
 
@@ -27,6 +27,7 @@ type person struct {
 
 	mu       sync.Mutex
 	browsers []*browser // all there ever were
+	leave    func()     // ends the visit of one who will be gone
 }
 
 // people are all users.
@@ -68,12 +69,12 @@ func newPeople(w *world) *people {
 	return p
 }
 
-// habitOf: of twenty users twelve are steady, five commute, two have gone, one was never there.
+// habitOf: of twenty users eleven are steady, five commute, three go, one was never there.
 func habitOf(i int) habit {
 	switch i % 20 {
 	case 3, 7, 11, 15, 19:
 		return commuter
-	case 5, 13:
+	case 5, 13, 17:
 		return gone
 	case 9:
 		return absent
@@ -116,9 +117,26 @@ func (p *people) stay(ctx context.Context, who *person, random *rand.Rand) {
 }
 
 func (p *people) visit(ctx context.Context, who *person, random *rand.Rand) {
-	limited, cancel := context.WithTimeout(ctx, between(random, 8*time.Second, 20*time.Second))
-	defer cancel()
-	p.newBrowser(who, random).run(limited, random.IntN(2) == 0)
+	limited, leave := context.WithTimeout(ctx, between(random, 8*time.Second, warmUp+p.world.cfg.For))
+	defer leave()
+	b := p.newBrowser(who, random)
+	who.mu.Lock()
+	who.leave = leave
+	who.mu.Unlock()
+	b.run(limited, random.IntN(2) == 0)
+}
+
+// giveUp has those on a dead network who will be gone leave now, for the most part: what was on its way to
+// them was written to a connection, and is seen by nobody.
+func (p *people) giveUp(dead *network, pick uint64) {
+	random := rand.New(rand.NewPCG(pick, 1))
+	for _, one := range p.all {
+		one.mu.Lock()
+		if one.leave != nil && one.browsers[0].network == dead && random.IntN(3) > 0 {
+			one.leave()
+		}
+		one.mu.Unlock()
+	}
 }
 
 // commute comes and goes until everybody comes back, then stays.

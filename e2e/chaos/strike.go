@@ -235,6 +235,7 @@ func (w *world) breakNetwork(f fault, how func(*testkit.Proxy)) bool {
 	n.busy = true
 	trouble := n.troubles.begin(f.kind.name)
 	n.each(how)
+	w.line.after(f.last*3/4, func() { w.people.giveUp(n, f.pick) })
 	w.line.after(f.last, func() {
 		n.each((*testkit.Proxy).Heal)
 		n.busy = false
