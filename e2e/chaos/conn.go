@@ -136,7 +136,7 @@ func (c *conn) read(replaces *conn, welcomed chan struct{}) {
 			c.browser.within(time.Duration(f.ReconnectWithin) * ms)
 			c.ping.Store(max(f.PingInterval, 1) * int64(ms))
 			close(welcomed)
-		} else if first {
+		} else if first && f.Type != "goaway" { // a server may leave before it can welcome anybody
 			c.browser.fault("the first frame is %s %s %s", f.Type, f.Code, f.Message)
 		}
 		c.take(f)
