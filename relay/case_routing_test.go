@@ -131,7 +131,8 @@ func TestCase_E11_OrderUnderFailures(t *testing.T) {
 		random := rand.New(rand.NewPCG(11, 11))
 		// Each failure goes back to where Redis may have lost something. A machine too slow to get from there to
 		// the end between two failures would go on for ever, so there is a last one.
-		failures := 40
+		const most = 40
+		failures := most
 		f.set(func(cmds []redis.Cmder, send func([]redis.Cmder) error) ([]redis.Cmder, error) {
 			mu.Lock()
 			dice, late := random.IntN(20), time.Duration(random.IntN(3))*time.Millisecond
@@ -156,6 +157,11 @@ func TestCase_E11_OrderUnderFailures(t *testing.T) {
 			w.publish(event(n, "alice"))
 		}
 		checkOrder(t, a.await(60*time.Second, "alice", 500), 1, 500)
+		mu.Lock()
+		defer mu.Unlock()
+		if failures == most {
+			t.Error("no failure was met")
+		}
 	})
 }
 

@@ -11,6 +11,13 @@ import (
 	"github.com/lastmile-gateway/lastmile/protocol"
 )
 
+// MinTokenSecret is the least length of Config.TokenSecret in bytes. RFC 7518, section 3.2, asks of HS256 for
+// 32; shorter ones are in use in applications that a server has to share its secret with.
+const MinTokenSecret = 16
+
+// shortAPIKey is the length below which an API key is worth a warning.
+const shortAPIKey = 16
+
 // Config configures a Server. The zero value of each field stands for its default.
 type Config struct {
 	// Name names the server in leases, inboxes and locations: 1 to 64 of A-Z a-z 0-9 . _ : -.
@@ -175,7 +182,7 @@ func (c Config) Validate() error {
 	if _, err := protocol.ParseInstanceName(c.Name); err != nil {
 		errs = append(errs, fmt.Errorf("Name: %w", err))
 	}
-	check(len(c.TokenSecret) >= 16, "TokenSecret: %d bytes; give at least 16, better 32 random ones", len(c.TokenSecret))
+	check(len(c.TokenSecret) >= MinTokenSecret, "TokenSecret: %d bytes; give at least %d, better 32 random ones", len(c.TokenSecret), MinTokenSecret)
 	for i, key := range c.APIKeys {
 		check(key != "", "APIKeys[%d]: empty", i)
 	}

@@ -86,6 +86,11 @@ func newServer(cfg Config, where *redisconn.Server, store events) (*Server, erro
 		cfg: cfg, log: cfg.Logger, where: where, store: store, started: time.Now(),
 		verifier: newVerifier(cfg.TokenSecret), metrics: newMetrics(cfg.Metrics), hub: newHub(),
 	}
+	for i, key := range cfg.APIKeys {
+		if len(key) < shortAPIKey {
+			s.log.Warn("an API key is short enough to be guessed: make one with `openssl rand -hex 16`", "key", i, "bytes", len(key))
+		}
+	}
 	s.runner, s.slow = newRunner(cfg.Workers, &s.jobs), newRunner(slowFactor*cfg.Workers, &s.jobs)
 	s.scripts, s.stop = context.WithCancel(context.Background())
 	s.rdb = where.Pool(cfg.PoolSize, s.redialled)

@@ -24,16 +24,11 @@ func (c chatCommand) Run(ctx context.Context, logger *slog.Logger) error {
 	if err != nil {
 		return err
 	}
-	public, err := listen(ctx, "--listen", c.Listen)
+	at, err := listenBoth(ctx, c.Listen, c.InternalListen)
 	if err != nil {
 		return err
 	}
-	defer public.Close()
-	inside, err := listen(ctx, "--internal-listen", c.InternalListen)
-	if err != nil {
-		return err
-	}
-	defer inside.Close()
+	defer at.close()
 	backend, err := openChat(ctx, chat.Config{
 		MongoURL:    c.MongoURL,
 		TokenSecret: secret,
@@ -46,8 +41,8 @@ func (c chatCommand) Run(ctx context.Context, logger *slog.Logger) error {
 	running := newLayers(ctx)
 	running.closing(backend.Close)
 	running.start(
-		func(ctx context.Context) error { return serveHTTP(ctx, public, backend.Handler()) },
-		internalPart(inside, telemetry.Config{
+		func(ctx context.Context) error { return serveHTTP(ctx, at.public, backend.Handler()) },
+		internalPart(at.inside, telemetry.Config{
 			Registry: telemetry.NewRegistry(),
 			Ready: func() error {
 				limited, cancel := context.WithTimeout(ctx, 2*time.Second)
@@ -56,7 +51,7 @@ func (c chatCommand) Run(ctx context.Context, logger *slog.Logger) error {
 			},
 		}),
 	)
-	logger.Info("chat runs", "listen", public.Addr().String(), "internal", inside.Addr().String())
+	logger.Info("chat runs", "listen", at.public.Addr().String(), "internal", at.inside.Addr().String())
 	return running.wait()
 }
 

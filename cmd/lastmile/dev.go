@@ -24,7 +24,7 @@ import (
 const (
 	devReadyLimit = 20 * time.Second
 	devDrain      = 500 * time.Millisecond
-	devRetention  = time.Hour // the embedded MongoDB holds everything in memory
+	devRetention  = time.Hour // of the embedded MongoDB, which holds everything in memory
 )
 
 type devCommand struct {
@@ -171,13 +171,11 @@ func (d *dev) build(ctx context.Context, running *layers, registry *prometheus.R
 		return err
 	}
 	running.closing(d.store.Close)
-	d.relay, err = relay.New(relay.Config{
-		Name:          "dev-relay",
-		NotifyEnabled: true,
-		Retention:     devRetention,
-		Logger:        d.logger,
-		Metrics:       registry,
-	}, d.redis, d.store)
+	routing := relay.Config{Name: "dev-relay", NotifyEnabled: true, Logger: d.logger, Metrics: registry}
+	if d.flags.MongoURL == "" {
+		routing.Retention = devRetention
+	}
+	d.relay, err = relay.New(routing, d.redis, d.store)
 	if err != nil {
 		return err
 	}
@@ -273,8 +271,12 @@ func (d *dev) print(std streams) error {
 	if d.flags.JSON {
 		return json.NewEncoder(std.out).Encode(d.at)
 	}
+	lives := "What is in the servers of yours stays; the rest"
+	if d.flags.RedisURL == "" && d.flags.MongoURL == "" {
+		lives = "Everything is in memory and"
+	}
 	_, err := fmt.Fprintf(std.out, `
-lastmile is ready. Everything is in memory and ends with this process (Ctrl-C).
+lastmile is ready. %s ends with this process (Ctrl-C).
 
   chat             %s   (open it in two windows: ?server=1 and ?server=2 choose the server)
   socket servers   %s
@@ -288,6 +290,6 @@ Send an event to the user alice:
   curl -H 'Authorization: Bearer %s' -H 'Content-Type: application/json' %s/v1/events \
     -d '{"to": ["alice"], "type": "hello", "data": {"text": "hi"}}'
 
-`, d.at.Chat, strings.Join(d.at.Sockets, "   "), d.at.Internal, d.at.RedisURL, d.at.MongoURL, d.at.APIKey, d.at.APIKey, d.at.Sockets[0])
+`, lives, d.at.Chat, strings.Join(d.at.Sockets, "   "), d.at.Internal, d.at.RedisURL, d.at.MongoURL, d.at.APIKey, d.at.APIKey, d.at.Sockets[0])
 	return err
 }

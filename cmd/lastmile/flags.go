@@ -13,6 +13,9 @@ import (
 
 	"github.com/lastmile-gateway/lastmile/internal/redisconn"
 	"github.com/lastmile-gateway/lastmile/outbox"
+	"github.com/lastmile-gateway/lastmile/protocol"
+	"github.com/lastmile-gateway/lastmile/relay"
+	"github.com/lastmile-gateway/lastmile/socket"
 )
 
 // startTimeout bounds what a command asks of Redis and MongoDB before it runs.
@@ -83,12 +86,9 @@ type tokenFlags struct {
 	TokenSecret string `required:"" help:"Secret of the tokens (HS256): at least 16 bytes, better 32 random ones."`
 }
 
-// leastSecret is below what RFC 7518 asks of HS256 (32), so that secrets in use elsewhere can be shared.
-const leastSecret = 16
-
 func (f tokenFlags) secret() ([]byte, error) {
-	if len(f.TokenSecret) < leastSecret {
-		return nil, fmt.Errorf("--token-secret: has %d bytes, needs at least %d: make one with `openssl rand -hex 32`", len(f.TokenSecret), leastSecret)
+	if len(f.TokenSecret) < socket.MinTokenSecret {
+		return nil, fmt.Errorf("--token-secret: has %d bytes, needs at least %d: make one with `openssl rand -hex 32`", len(f.TokenSecret), socket.MinTokenSecret)
 	}
 	if f.TokenSecret == devTokenSecret {
 		return nil, errors.New("--token-secret: this is the published secret of `lastmile dev`: make one with `openssl rand -hex 32`")
@@ -96,20 +96,29 @@ func (f tokenFlags) secret() ([]byte, error) {
 	return []byte(f.TokenSecret), nil
 }
 
+// longestName is that of a default name: within protocol.MaxInstanceName, with room for the prefix by which
+// notifiers stand beside relays.
+const longestName = protocol.MaxInstanceName - len(relay.NotifierPrefix)
+
 // instanceName is the name a process goes by where none was given: host name and port of its listener.
 func instanceName(given string, listener net.Addr) string {
 	if given != "" {
 		return given
 	}
-	host, err := os.Hostname()
-	if err != nil || host == "" {
-		host = "localhost"
+	name, err := os.Hostname()
+	if err != nil || name == "" {
+		name = "localhost"
 	}
-	_, port, err := net.SplitHostPort(listener.String())
-	if err != nil {
-		return host
+	if _, port, err := net.SplitHostPort(listener.String()); err == nil {
+		name += "-" + port
 	}
-	return strings.Map(nameRune, host) + "-" + port
+	return fitName(name)
+}
+
+// fitName makes a name of anything. Of one that is too long the end is kept: there hosts differ.
+func fitName(s string) string {
+	name := strings.Map(nameRune, s)
+	return name[max(0, len(name)-longestName):]
 }
 
 // nameRune replaces what may not stand in an instance's name.
@@ -119,6 +128,29 @@ func nameRune(r rune) rune {
 		return r
 	}
 	return '-'
+}
+
+// listeners are those of a process that serves the public and its operator.
+type listeners struct {
+	public, inside net.Listener
+}
+
+func listenBoth(ctx context.Context, public, inside string) (listeners, error) {
+	var l listeners
+	var err error
+	if l.public, err = listen(ctx, "--listen", public); err != nil {
+		return l, err
+	}
+	if l.inside, err = listen(ctx, "--internal-listen", inside); err != nil {
+		return l, errors.Join(err, l.public.Close())
+	}
+	return l, nil
+}
+
+// close gives back what a failed start leaves; what served is closed already.
+func (l listeners) close() {
+	_ = l.public.Close()
+	_ = l.inside.Close()
 }
 
 func listen(ctx context.Context, flag, address string) (net.Listener, error) {

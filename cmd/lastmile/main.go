@@ -7,7 +7,6 @@ import (
 	"io"
 	"os"
 	"os/signal"
-	"strings"
 	"syscall"
 
 	"github.com/alecthomas/kong"
@@ -17,7 +16,7 @@ import (
 type commands struct {
 	Log logFlags `embed:"" prefix:"log-" group:"Logging"`
 
-	Dev         devCommand         `cmd:"" help:"Run everything in one process: embedded Redis and MongoDB, a relay, two socket servers and the chat."`
+	Dev         devCommand         `cmd:"" help:"Run everything in one process: embedded Redis and MongoDB, a relay, a notifier, two socket servers and the chat."`
 	Socket      socketCommand      `cmd:"" help:"Run a socket server: WebSocket sessions and the publish API."`
 	Relay       relayCommand       `cmd:"" help:"Run a relay: outbox to the inboxes of the socket servers."`
 	Notify      notifyCommand      `cmd:"" help:"Run a notifier: what reached nobody goes to a webhook, or to the log."`
@@ -69,13 +68,13 @@ func run(ctx context.Context, args []string, std streams) int {
 		return exit
 	}
 	if err != nil {
-		usageError(std.err, args, err)
+		usageError(std.err, err)
 		return 2
 	}
 	parsed.BindTo(ctx, (*context.Context)(nil))
 	logger, err := cli.Log.logger(std.err)
 	if err != nil {
-		usageError(std.err, args, err)
+		usageError(std.err, err)
 		return 2
 	}
 	if err := parsed.Run(logger, std); err != nil && !errors.Is(err, context.Canceled) {
@@ -86,10 +85,11 @@ func run(ctx context.Context, args []string, std streams) int {
 }
 
 // usageError says what is wrong with the command line and where the right one is described.
-func usageError(w io.Writer, args []string, err error) {
+func usageError(w io.Writer, err error) {
 	help := "lastmile --help"
-	if len(args) > 0 && !strings.HasPrefix(args[0], "-") {
-		help = "lastmile " + args[0] + " --help"
+	var wrong *kong.ParseError
+	if errors.As(err, &wrong) && wrong.Context != nil && wrong.Context.Command() != "" {
+		help = "lastmile " + wrong.Context.Command() + " --help"
 	}
 	fmt.Fprintf(w, "lastmile: %v\nRun \"%s\" for the flags.\n", err, help)
 }

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"net"
 	"time"
 
 	"github.com/lastmile-gateway/lastmile/internal/telemetry"
@@ -39,7 +38,7 @@ func (c notifyCommand) Run(ctx context.Context, logger *slog.Logger) error {
 	if err != nil {
 		return err
 	}
-	name := notifierName(c.Name, inside.Addr())
+	name := instanceName(c.Name, inside.Addr())
 	n, err := relay.NewNotifier(relay.NotifierConfig{
 		Name:       name,
 		Grace:      graceOf(c.Grace),
@@ -61,18 +60,6 @@ func (c notifyCommand) Run(ctx context.Context, logger *slog.Logger) error {
 	running.start(n.Run)
 	logger.Info("notifier runs", "name", name, "sink", sink.String(), "internal", inside.Addr().String())
 	return running.wait()
-}
-
-// longestName leaves room for the prefix by which notifiers stand beside relays.
-const longestName = 55
-
-// notifierName keeps the end of a default name that is too long: there hosts differ.
-func notifierName(given string, listener net.Addr) string {
-	name := instanceName(given, listener)
-	if given == "" && len(name) > longestName {
-		name = name[len(name)-longestName:]
-	}
-	return name
 }
 
 // sink is the webhook, or the log where none is given.

@@ -35,8 +35,9 @@ func (c relayCommand) Run(ctx context.Context, logger *slog.Logger) error {
 	if err != nil {
 		return err
 	}
+	name := instanceName(c.Name, inside.Addr())
 	r, err := relay.New(relay.Config{
-		Name:          instanceName(c.Name, inside.Addr()),
+		Name:          name,
 		Partitions:    c.Partitions,
 		NotifyEnabled: c.Notify,
 		Logger:        logger,
@@ -53,7 +54,7 @@ func (c relayCommand) Run(ctx context.Context, logger *slog.Logger) error {
 		Status:   func() any { return r.Status() },
 	}))
 	running.start(r.Run)
-	logger.Info("relay runs", "name", instanceName(c.Name, inside.Addr()), "internal", inside.Addr().String())
+	logger.Info("relay runs", "name", name, "internal", inside.Addr().String())
 	return running.wait()
 }
 

@@ -29,16 +29,11 @@ func (c socketCommand) Run(ctx context.Context, logger *slog.Logger) error {
 	if err != nil {
 		return err
 	}
-	public, err := listen(ctx, "--listen", c.Listen)
+	at, err := listenBoth(ctx, c.Listen, c.InternalListen)
 	if err != nil {
 		return err
 	}
-	defer public.Close()
-	inside, err := listen(ctx, "--internal-listen", c.InternalListen)
-	if err != nil {
-		return err
-	}
-	defer inside.Close()
+	defer at.close()
 	registry := telemetry.NewRegistry()
 	redis, err := c.redisFlags.open(ctx)
 	if err != nil {
@@ -49,8 +44,8 @@ func (c socketCommand) Run(ctx context.Context, logger *slog.Logger) error {
 		return err
 	}
 	server, err := socket.New(socket.Config{
-		Name:          instanceName(c.Name, public.Addr()),
-		Address:       public.Addr().String(),
+		Name:          instanceName(c.Name, at.public.Addr()),
+		Address:       at.public.Addr().String(),
 		TokenSecret:   secret,
 		APIKeys:       c.APIKey,
 		Origins:       c.Origin,
@@ -66,14 +61,14 @@ func (c socketCommand) Run(ctx context.Context, logger *slog.Logger) error {
 	running := newLayers(ctx)
 	running.closing(store.Close)
 	running.start(
-		func(ctx context.Context) error { return serveHTTP(ctx, public, server.Handler()) },
-		internalPart(inside, telemetry.Config{
+		func(ctx context.Context) error { return serveHTTP(ctx, at.public, server.Handler()) },
+		internalPart(at.inside, telemetry.Config{
 			Registry: registry,
 			Ready:    server.Ready,
 			Status:   func() any { return server.Status() },
 		}),
 	)
 	running.start(server.Run)
-	logger.Info("socket server runs", "listen", public.Addr().String(), "internal", inside.Addr().String())
+	logger.Info("socket server runs", "listen", at.public.Addr().String(), "internal", at.inside.Addr().String())
 	return running.wait()
 }

@@ -13,7 +13,7 @@ const OVERSLEPT = 5_000;
  * @typedef {object} Owner
  * @property {() => object} hello the first frame, made when the socket is open
  * @property {(conn: Connection, frame: import("./types.js").Welcome) => void} onwelcome
- * @property {(conn: Connection, frame: any) => void} onframe any other frame, never before the welcome
+ * @property {(conn: Connection, frame: any) => void} onframe any other frame; before the welcome only a goaway or an error
  * @property {(conn: Connection, code: number, reason: string) => void} onlost once; code 0: found dead by ourselves
  * @property {(error: ClientError) => void} onbad
  */
